@@ -1,0 +1,1 @@
+"""From tables to one row per window: pure functions, no disk, no network."""

@@ -1,0 +1,131 @@
+"""What the features floor can be told, with defaults; `pipelines.config` fills it from one TOML file."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(text: object) -> timedelta:
+    """Read 30s, 20m, 6h or 7d.
+
+    Raises
+    ------
+    ValueError
+        The text is not a whole number with one of these units, or is not above zero.
+    """
+    if isinstance(text, timedelta):
+        return text
+    found = re.fullmatch(r"(\d+)([smhd])", str(text).strip())
+    if not found or int(found[1]) == 0:
+        raise ValueError(f"{text!r} is no duration; write one as 30s, 20m, 6h or 7d")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+def format_duration(span: timedelta) -> str:
+    """The shortest exact form: 90 s is 90s, 120 s is 2m."""
+    seconds = int(span.total_seconds())
+    for unit in "dhm":
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{seconds // _UNITS[unit]}{unit}"
+    return f"{seconds}s"
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)]
+
+
+def to_nanoseconds(span: timedelta) -> int:
+    """The span as the arrays count it."""
+    return int(span.total_seconds()) * 1_000_000_000
+
+
+class Settings(BaseModel):
+    """Base of all sections: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WindowSettings(Settings):
+    """Which windows exist."""
+
+    length: Duration = timedelta(minutes=20)
+    stride: Duration = timedelta(minutes=5)  # a window's end is a multiple of it since 1970
+
+
+class PanelSettings(Settings):
+    """How samples become values that can be compared."""
+
+    staleness: Duration = timedelta(minutes=5)  # a counter's previous sample may be this old
+    # A fall of a counter by no more than this share of its value is a glitch (two replicas, a late
+    # write), a larger one is a reset: DCGM counters start at 0 after a reboot.
+    glitch_ratio: float = Field(default=0.05, ge=0, lt=1)
+    sum_over: tuple[str, ...] = ("cpu", "core")  # labels that are folded by summing: hundreds of series of one meaning
+    counters: tuple[str, ...] = ()  # more metric names that count up, as regular expressions
+    gauges: tuple[str, ...] = ()  # names that only look like counters
+    bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)  # metric regex: lowest and highest real value
+
+
+Calculators = dict[str, list[dict[str, Any]] | None]
+
+
+class SignalSettings(Settings):
+    """Which tsfresh columns a metric gets; the same form as tsfresh's own settings dictionaries."""
+
+    gauge: Calculators = Field(
+        default_factory=lambda: {
+            "mean": None,
+            "maximum": None,
+            "minimum": None,
+            "standard_deviation": None,
+            "linear_trend": [{"attr": "slope"}],
+        }
+    )
+    # of a counter's increases per step
+    counter: Calculators = Field(
+        default_factory=lambda: {"sum_values": None, "maximum": None, "standard_deviation": None}
+    )
+
+
+class TemplateSettings(Settings):
+    """Drain3's parameters, and what a line is before it sees it."""
+
+    similarity: float = Field(default=0.4, gt=0, lt=1)
+    depth: int = Field(default=4, ge=3)
+    max_children: int = Field(default=100, ge=2)
+    max_clusters: int = Field(default=4000, ge=1)
+    max_line_characters: int = Field(default=2000, ge=80)
+
+
+class PeerSettings(Settings):
+    """Whom a node is compared with."""
+
+    least: int = Field(default=3, ge=2)  # fewer peers than this say nothing
+
+
+class LabelSettings(Settings):
+    """When a window counts as a warning."""
+
+    horizon: Duration = timedelta(minutes=60)
+    gap: Duration = timedelta(minutes=1)
+    grace: Duration = timedelta(minutes=10)  # an alarm this late still counts as "at"
+    recovery: Duration = timedelta(minutes=60)  # after the last line: neither normal nor a warning
+    incident_gap: Duration = timedelta(minutes=3)  # XIDs of a node nearer than this are one incident
+    cascade_gap: Duration = timedelta(seconds=15)  # the same code on other nodes within this is one incident
+    preset: str = "hardware"
+    hardware: tuple[int, ...] = ()  # overrides of the catalogue: codes to count as hardware
+    not_hardware: tuple[int, ...] = ()
+
+
+class FeatureSettings(Settings):
+    """Everything a row of the matrix depends on."""
+
+    window: WindowSettings = WindowSettings()
+    panel: PanelSettings = PanelSettings()
+    signals: SignalSettings = SignalSettings()
+    templates: TemplateSettings = TemplateSettings()
+    peers: PeerSettings = PeerSettings()

@@ -1,0 +1,1 @@
+"""From a matrix of windows to scores, and how good they are."""

@@ -1,0 +1,31 @@
+"""What the models floor can be told, with defaults."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from features.settings import Duration, Settings
+
+
+class EvaluationSettings(Settings):
+    """How a model is judged."""
+
+    budget_per_day: float = Field(default=0.84, gt=0)  # the published study's figure, to compare with it
+    curve_budgets: tuple[float, ...] = (0.25, 0.5, 0.84, 1.0, 2.0, 5.0)
+    merge: Duration = timedelta(minutes=15)  # scores over the threshold nearer than this are one episode
+    permutations: int = Field(default=200, ge=200)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    embargo: Duration = timedelta(minutes=60)
+    quiet_folds: int = Field(default=5, ge=2)
+
+
+class ModelSettings(Settings):
+    """Which models are trained, and how."""
+
+    names: tuple[str, ...] = ("blend", "lightgbm", "isolation-forest", "robust-z")
+    seed: int = 0
+    threads: int = Field(default=0, ge=0)  # 0: all cores; training only
+    quiet_windows: int = Field(default=50_000, ge=100)  # windows without failure kept for fitting, weighted up
+    persistence: int = Field(default=3, ge=1)  # windows that must agree before a score counts fully

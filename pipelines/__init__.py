@@ -1,0 +1,1 @@
+"""The world: verbs a person types, readers and writers of foreign formats, the store."""

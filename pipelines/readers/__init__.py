@@ -1,0 +1,1 @@
+"""One file for each foreign format that comes in."""
