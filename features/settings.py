@@ -87,7 +87,7 @@ class SignalSettings(Settings):
     )
     # of a counter's increases per step
     counter: Calculators = Field(
-        default_factory=lambda: {"sum_values": None, "maximum": None, "standard_deviation": None}
+        default_factory=lambda: {"sum_values": None, "maximum": None, "standard_deviation": None}  # type: ignore[arg-type]  # None is allowed
     )
 
 
