@@ -70,7 +70,21 @@ class PanelSettings(Settings):
     bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)  # metric regex: lowest and highest real value
 
 
-Calculators = dict[str, list[dict[str, Any]] | None]
+def _no_parameters(calculators: object) -> object:
+    """TOML has no null: there an empty list says that a calculator takes no parameters."""
+    if isinstance(calculators, dict):
+        return {name: parameters or None for name, parameters in calculators.items()}
+    return calculators
+
+
+def _to_toml(calculators: dict[str, list[dict[str, Any]] | None]) -> dict[str, list[dict[str, Any]]]:
+    return {name: parameters or [] for name, parameters in calculators.items()}
+
+
+# tsfresh's own form of settings: a calculator's name, and the parameters it is called with
+Calculators = Annotated[
+    dict[str, list[dict[str, Any]] | None], BeforeValidator(_no_parameters), PlainSerializer(_to_toml)
+]
 
 
 class SignalSettings(Settings):

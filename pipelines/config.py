@@ -6,6 +6,7 @@ import tomllib
 from datetime import timedelta
 from pathlib import Path
 
+import tomli_w
 from pydantic import Field, ValidationError
 
 from features.settings import Duration, FeatureSettings, LabelSettings, Settings
@@ -117,3 +118,8 @@ def load(path: Path | None = None) -> Config:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{path}: {where}: {first['msg']}; 'foreshock config show' prints every key") from error
+
+
+def to_toml(config: Config) -> str:
+    """Every setting as TOML that `load` reads back."""
+    return tomli_w.dumps(config.model_dump(mode="json"))

@@ -1,0 +1,205 @@
+"""``foreshock simulate | ingest | events | failures | features``: from exports to a table of windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from features.tables import UsageError
+from pipelines import console
+from pipelines.commands.options import (
+    ConfigOption,
+    JsonOption,
+    LogFormatOption,
+    QuietOption,
+    StoreArgument,
+    duration,
+    pairs,
+    start,
+    with_windows,
+)
+
+PRESETS = ("hardware", "paper", "all")
+EVENT_KEYS = ("time", "node", "pci", "gpu", "xid", "origin", "detail", "severity", "mig", "link", "count", "kind")
+FAILURE_KEYS = (
+    "failure",
+    "time",
+    "end",
+    "node",
+    "nodes",
+    "gpu",
+    "pci",
+    "xid",
+    "xids",
+    "kind",
+    "count",
+    "origin",
+    "recovery_action",
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the application these commands."""
+    for command in (simulate, ingest, events, failures, features):
+        app.command()(command)
+
+
+def simulate(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the exports; made if absent.")],
+    nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = 16,
+    gpus: Annotated[int, typer.Option(help="GPUs of a node.")] = 8,
+    days: Annotated[float, typer.Option(help="Length of the history.")] = 14.0,
+    failures: Annotated[int, typer.Option(help="XID failures in it.")] = 10,
+    metrics: Annotated[int, typer.Option(help="Metric names, 751 at full width.")] = 751,
+    step: Annotated[str, typer.Option(help="Between two scrapes.")] = "30s",
+    seed: Annotated[int, typer.Option(help="Same seed, same cluster.")] = 0,
+    begin: Annotated[str | None, typer.Option("--start", metavar="TIME", help="First moment.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Make up a cluster and export it in the formats real ones use."""
+    from pipelines.simulate import simulate as run  # noqa: PLC0415  # other commands need not load it
+
+    start(config, log_format, quiet)
+    span = duration(step, "--step")
+    first = console.parse_time(begin, "--start")
+    summary = run(
+        out, nodes=nodes, gpus=gpus, days=days, failures=failures, metrics=metrics, step=span, seed=seed, start=first
+    )
+    typer.echo(
+        console.to_json(summary)
+        if as_json
+        else f"A made-up cluster is in {out}; no figure from it holds for a real one."
+    )
+
+
+def ingest(
+    store: StoreArgument,
+    metrics: Annotated[list[Path] | None, typer.Option(help="File or folder of exported metrics.")] = None,
+    logs: Annotated[list[Path] | None, typer.Option(help="File or folder of logs.")] = None,
+    sessions: Annotated[Path | None, typer.Option(help="CSV of training sessions.")] = None,
+    incidents: Annotated[Path | None, typer.Option(help="CSV of known failures: node,start,end[,kind].")] = None,
+    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Pull from a Prometheus API.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--start", metavar="TIME", help="With --prometheus: first moment.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="With --prometheus: end, excluded.")] = None,
+    match: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", help="Series to pull.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="HTTP header, as a tenant's.")] = None,
+    step: Annotated[str | None, typer.Option(help="The store's grid; fixed at its first ingest.")] = None,
+    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="Of times that name none.")] = None,
+    reference_time: Annotated[str | None, typer.Option(metavar="TIME", help="When a log without years ends.")] = None,
+    boot_time: Annotated[str | None, typer.Option(metavar="TIME", help="For logs in seconds since boot.")] = None,
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="For input that names no node.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Read exports into the store; a second run over the same input adds nothing."""
+    from pipelines.ingest import Prometheus  # noqa: PLC0415  # other commands need not load it
+    from pipelines.ingest import ingest as run  # noqa: PLC0415  # as above
+
+    settings = start(config, log_format, quiet)
+    first, last = console.parse_time(begin, "--start"), console.parse_time(end, "--end")
+    server = None
+    if prometheus is not None:
+        if first is None or last is None:
+            raise UsageError(
+                "--prometheus needs --start and --end, e.g. --start 2026-01-01T00:00:00Z --end 2026-01-02T00:00:00Z"
+            )
+        server = Prometheus(prometheus, first, last, tuple(match or ()), pairs(header, "--header"))
+    report = run(
+        store,
+        settings,
+        metrics=metrics or [],
+        logs=logs or [],
+        sessions=sessions,
+        incidents=incidents,
+        prometheus=server,
+        step=duration(step, "--step"),
+        timezone=timezone,
+        reference_time=console.parse_time(reference_time, "--reference-time"),
+        boot_time=console.parse_time(boot_time, "--boot-time"),
+        node=node,
+    )
+    typer.echo(console.to_json(report) if as_json else describe_ingest(report), nl=not as_json)
+
+
+def describe_ingest(report: dict[str, object]) -> str:
+    """What was read, kept and rejected, for a person."""
+    inputs = report["inputs"]
+    assert isinstance(inputs, list)  # noqa: S101  # the report's own form; narrows the type
+    rows = [
+        {**item, "rejected": ", ".join(f"{reason} {n}" for reason, n in item["rejected"].items()) or "none"}
+        for item in inputs
+    ]
+    total = (
+        f"The store holds {report['nodes']} nodes, {report['series']} series, {report['samples']} samples and "
+        f"{report['log_lines']} log lines, from {report['start']} to {report['end']}."
+    )
+    return f"{console.table(rows, ('path', 'format', 'read', 'ok', 'rejected'))}\n{total}"
+
+
+def events(
+    store: StoreArgument,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """List the XID events as decoded."""
+    from pipelines import failures as labels  # noqa: PLC0415  # other commands need not load it
+    from pipelines.store import Store  # noqa: PLC0415  # as above
+
+    settings = start(config, log_format, quiet)
+    rows = console.records(labels.events(Store.open(store), settings), EVENT_KEYS)
+    typer.echo(console.to_json(rows) if as_json else console.table(rows, EVENT_KEYS), nl=not as_json)
+
+
+def failures(
+    store: StoreArgument,
+    preset: Annotated[str | None, typer.Option(help="Which XIDs are failures: hardware, paper or all.")] = None,
+    explain: Annotated[bool, typer.Option(help="Say for each XID event why it is or isn't a failure.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """List the failures: bursts and cascades of XIDs as incidents, and given ones."""
+    from pipelines import failures as labels  # noqa: PLC0415  # other commands need not load it
+    from pipelines.store import Store  # noqa: PLC0415  # as above
+
+    settings = start(config, log_format, quiet)
+    if preset is not None and preset not in PRESETS:
+        raise UsageError(f"--preset: {preset!r} is none of {', '.join(PRESETS)}")
+    if explain:
+        rows = labels.explain(Store.open(store), settings, preset)
+        typer.echo(console.to_json(rows) if as_json else console.table(rows, rows[0] if rows else ()), nl=not as_json)
+        return
+    found = console.records(labels.failures(Store.open(store), settings, preset), FAILURE_KEYS)
+    typer.echo(console.to_json(found) if as_json else console.table(found, FAILURE_KEYS), nl=not as_json)
+
+
+def features(
+    store: StoreArgument,
+    window: Annotated[str | None, typer.Option(help="Length of a window.")] = None,
+    stride: Annotated[str | None, typer.Option(help="Between two windows' ends.")] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="A Dask scheduler.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes on this machine.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Fill the store's feature cache; what is there already is not computed again."""
+    from pipelines.featurise import featurise  # noqa: PLC0415  # other commands need not load it
+    from pipelines.store import Store  # noqa: PLC0415  # as above
+
+    settings = with_windows(start(config, log_format, quiet), window, stride)
+    report = featurise(Store.open(store), settings, scheduler=scheduler, workers=workers)
+    typer.echo(console.to_json(report) if as_json else f"{report}", nl=not as_json)

@@ -1,0 +1,143 @@
+"""``foreshock train | promote | ui``: learn from history, and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from features.tables import UsageError
+from pipelines import console
+from pipelines.commands.options import (
+    ConfigOption,
+    JsonOption,
+    LogFormatOption,
+    QuietOption,
+    StoreArgument,
+    duration,
+    start,
+    with_windows,
+)
+from pipelines.config import Config
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the application these commands."""
+    for command in (train, promote, ui):
+        app.command()(command)
+
+
+def train(
+    store: StoreArgument,
+    horizon: Annotated[str | None, typer.Option(help="How far ahead a warning counts.")] = None,
+    gap: Annotated[str | None, typer.Option(help="A warning nearer than this is no longer ahead.")] = None,
+    window: Annotated[str | None, typer.Option(help="Length of a window.")] = None,
+    stride: Annotated[str | None, typer.Option(help="Between two windows' ends.")] = None,
+    budget: Annotated[float | None, typer.Option(help="False alarms a day, over the whole cluster.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Which XIDs are failures: hardware, paper or all.")] = None,
+    models: Annotated[str | None, typer.Option(metavar="NAME,...", help="Models to train and judge.")] = None,
+    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="MLflow experiment.")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")] = None,
+    no_register: Annotated[bool, typer.Option("--no-register", help="Don't register the champion.")] = False,
+    also: Annotated[
+        list[Path] | None, typer.Option(metavar="STORE", help="Another cluster's history, for training only.")
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Train models on the store's history and judge them leaving one failure out."""
+    from pipelines.train import train as run  # noqa: PLC0415  # other commands need not load it
+
+    settings = with_windows(start(config, log_format, quiet), window, stride)
+    settings = _with_training(settings, horizon, gap, budget, preset, models)
+    settings = _with_tracking(settings, experiment, tracking_uri)
+    report = run(store, settings, also=also or [], register=not no_register)
+    typer.echo(console.to_json(report) if as_json else describe_training(report), nl=not as_json)
+
+
+def _with_training(
+    settings: Config, horizon: str | None, gap: str | None, budget: float | None, preset: str | None, models: str | None
+) -> Config:
+    labels = {"horizon": duration(horizon, "--horizon"), "gap": duration(gap, "--gap"), "preset": preset}
+    if preset is not None and preset not in {"hardware", "paper", "all"}:
+        raise UsageError(f"--preset: {preset!r} is none of hardware, paper, all")
+    if budget is not None and budget <= 0:
+        raise UsageError(f"--budget: {budget} false alarms a day can't be spent; give more than 0")
+    said = {key: value for key, value in labels.items() if value is not None}
+    update: dict[str, object] = {"labels": settings.labels.model_copy(update=said)}
+    if budget is not None:
+        update["evaluation"] = settings.evaluation.model_copy(update={"budget_per_day": budget})
+    if models is not None:
+        names = tuple(name.strip() for name in models.split(",") if name.strip())
+        update["models"] = settings.models.model_copy(update={"names": names})
+    return settings.model_copy(update=update)
+
+
+def _with_tracking(settings: Config, experiment: str | None, tracking_uri: str | None) -> Config:
+    said = {key: value for key, value in {"experiment": experiment, "uri": tracking_uri}.items() if value is not None}
+    return settings.model_copy(update={"tracking": settings.tracking.model_copy(update=said)})
+
+
+def describe_training(report: dict[str, object]) -> str:
+    """The judged models, for a person: what each caught, at what price, and whether that is more than chance."""
+    models = report["models"]
+    assert isinstance(models, dict)  # noqa: S101  # the report's own form; narrows the type
+    rows = [
+        {
+            "model": name,
+            "before": f"{judged['before']} ({_share(judged['before_interval'])})",
+            "at": judged["at"],
+            "missed": judged["missed"],
+            "false alarms/day": f"{judged['false_alarms_per_day']:.2f} ({_range(judged['false_alarms_interval'])})",
+            "lead (min)": judged["lead_minutes_median"],
+            "p": judged["p_permutation"],
+        }
+        for name, judged in models.items()
+    ]
+    head = (
+        f"{report['failures']} failures in {report['monitored_days']:.1f} monitored days, judged leaving one failure "
+        f"out, at a budget of {report['budget_per_day']} false alarms a day; 95 % intervals in brackets."
+    )
+    last = f"Champion: {report['champion']} ({report['registered'] or 'not registered'}). Verdict: {report['verdict']}."
+    return f"{head}\n\n{console.table(rows, rows[0])}\n\n{last}"
+
+
+def _share(interval: list[float]) -> str:
+    return f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f} %"
+
+
+def _range(interval: list[float]) -> str:
+    return f"{interval[0]:.2f}-{interval[1]:.2f}"
+
+
+def promote(
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="Version of the registered model.")],
+    alias: Annotated[str, typer.Option(help="The name that scoring asks for.")] = "champion",
+    tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")] = None,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Let a registered version do the scoring from now on."""
+    from models import tracking  # noqa: PLC0415  # MLflow takes seconds to load
+
+    settings = _with_tracking(start(config, log_format, quiet), None, tracking_uri).tracking
+    tracking.promote(settings.uri, settings.registered_model, version, alias)
+    typer.echo(f"models:/{settings.registered_model}@{alias} is version {version} now")
+
+
+def ui(
+    port: Annotated[int, typer.Option(help="On this machine only.")] = 5000,
+    tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow database to show.")] = None,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Serve the MLflow UI on this machine's loopback address."""
+    from models import tracking  # noqa: PLC0415  # MLflow takes seconds to load
+
+    settings = _with_tracking(start(config, log_format, quiet), None, tracking_uri).tracking
+    tracking.serve_ui(settings.uri, port)

@@ -1,0 +1,138 @@
+"""What a person or a script sees: data on stdout, progress and logs on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import orjson
+import pandas as pd
+
+from features.tables import ForeshockError, UsageError, to_ns, to_time
+
+Item = TypeVar("Item")
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line, for log collectors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return orjson.dumps(line).decode()
+
+
+class _Text(logging.Formatter):
+    """Plain lines; anything above info says its level."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        return f"foreshock: {level}{printable(record.getMessage())}"
+
+
+def configure(log_format: str = "text", quiet: bool = False) -> None:
+    """Send foreshock's log lines to stderr; other libraries speak only when something is wrong."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if log_format == "json" else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.ERROR)
+    for floor in ("features", "models", "pipelines"):
+        logging.getLogger(floor).setLevel(logging.ERROR if quiet else logging.INFO)
+
+
+def printable(text: str) -> str:
+    """Text from a log or a file name, safe for a terminal: control characters become visible escapes."""
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+
+
+def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
+    """The items, with a progress bar on stderr when a person watches."""
+    if not sys.stderr.isatty() or logging.getLogger("pipelines").level > logging.INFO:
+        yield from items
+        return
+    from rich.console import Console  # noqa: PLC0415  # a second of start-up that scripts need not pay
+    from rich.progress import track as rich_track  # noqa: PLC0415  # as above
+
+    yield from rich_track(items, label, total=total, console=Console(stderr=True), transient=True)
+
+
+def _plain(value: object) -> object:
+    """What JSON has no word for: times as ISO 8601 in UTC, missing as null."""
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def to_json(value: object) -> str:
+    """JSON text with a newline: NaN and infinity are null."""
+    return (
+        orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+    )
+
+
+def records(frame: pd.DataFrame, columns: Iterable[str]) -> list[dict[str, object]]:
+    """The frame's rows as dictionaries of JSON's own types."""
+    picked = frame.loc[:, list(columns)]
+    return [{str(key): _cell(value) for key, value in row.items()} for row in picked.to_dict("records")]
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_cell(item) for item in value]
+    if isinstance(value, pd.Timestamp):
+        return _plain(value)
+    missing = value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and value != value)  # noqa: PLR0124  # NaN is the only value unlike itself
+    return None if missing else value
+
+
+def table(rows: list[dict[str, object]], columns: Iterable[str]) -> str:
+    """Rows as aligned text for a person."""
+    names = list(columns)
+    cells = [[printable(_text(row.get(name))) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells), 0) for i, name in enumerate(names)]
+    lines = [names, *cells]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value).replace("\n", " ")
+
+
+def parse_time(text: str | None, option: str) -> pd.Timestamp | None:
+    """An option's ISO 8601 time in UTC.
+
+    Raises
+    ------
+    UsageError
+        It is no time or has no zone.
+    """
+    if text is None:
+        return None
+    try:
+        return to_time(to_ns(pd.Timestamp(text)))
+    except (ValueError, ForeshockError) as error:
+        raise UsageError(
+            f"{option}: {text!r} is no ISO 8601 time with a zone; write one as 2026-01-31T10:00:00Z"
+        ) from error
