@@ -52,14 +52,20 @@ def train(
     from pipelines.train import train as run  # noqa: PLC0415  # other commands need not load it
 
     settings = with_windows(start(config, log_format, quiet), window, stride)
-    settings = _with_training(settings, horizon, gap, budget, preset, models)
+    settings = _with_training(settings, horizon=horizon, gap=gap, budget=budget, preset=preset, models=models)
     settings = _with_tracking(settings, experiment, tracking_uri)
     report = run(store, settings, also=also or [], register=not no_register)
     typer.echo(console.to_json(report) if as_json else describe_training(report), nl=not as_json)
 
 
 def _with_training(
-    settings: Config, horizon: str | None, gap: str | None, budget: float | None, preset: str | None, models: str | None
+    settings: Config,
+    *,
+    horizon: str | None,
+    gap: str | None,
+    budget: float | None,
+    preset: str | None,
+    models: str | None,
 ) -> Config:
     labels = {"horizon": duration(horizon, "--horizon"), "gap": duration(gap, "--gap"), "preset": preset}
     if preset is not None and preset not in {"hardware", "paper", "all"}:

@@ -15,6 +15,7 @@ CHAMPION = "models:/foreshock@champion"
 
 ModelOption = Annotated[str, typer.Option(metavar="URI", help="Registered model to score with.")]
 BundleOption = Annotated[Path | None, typer.Option(metavar="DIR", help="A bundle's folder, instead of --model.")]
+OutOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Where scores and the job's state are kept.")]
 TrackingOption = Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")]
 
 
@@ -25,7 +26,6 @@ def add_to(app: typer.Typer) -> None:
 
 
 def score(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where scores and state are kept.")],
     store: Annotated[Path | None, typer.Argument(metavar="[STORE]", help="The Parquet store's folder.")] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Score live from a Prometheus API.")] = None,
     logs: Annotated[list[Path] | None, typer.Option(help="With --prometheus: log file or folder.")] = None,
@@ -57,7 +57,7 @@ def score(
     report = run(
         Source(store=store, prometheus=prometheus, logs=tuple(logs or ()), headers=pairs(header, "--header")),
         settings,
-        out=out,
+        out=out or settings.scoring.out,
         at=console.parse_time(at, "--at"),
         model=model,
         bundle_dir=bundle,
@@ -72,9 +72,7 @@ def describe_scores(report: dict[str, object]) -> str:
     scores = report["scores"]
     assert isinstance(scores, list)  # noqa: S101  # the report's own form; narrows the type
     worst = sorted(scores, key=lambda item: -(item["score"] or 0))
-    lines = [
-        f"Window ending {report['window_end']}, model {report['model']}: {len(worst)} nodes scored (over 1 is an alarm)."
-    ]
+    lines = [f"Window ending {report['window_end']}, model {report['model']}: {len(worst)} nodes; over 1 is an alarm."]
     lines.append(console.table(worst, ("node", "score", "probability", "alarm", "status", "suspect_gpu")))
     for item in worst:
         if item["alarm"]:
@@ -94,7 +92,7 @@ def backtest(
     log_format: LogFormatOption = "text",
     quiet: QuietOption = False,
 ) -> None:
-    """Run the batch job over history: what would it have paged?"""
+    """Run the batch job over history and list what it would have paged."""
     from pipelines.backtest import backtest as run  # noqa: PLC0415  # other commands need not load it
 
     settings = start(config, log_format, quiet)
@@ -116,7 +114,7 @@ def backtest(
 
 def ack(
     node: Annotated[str, typer.Argument(metavar="NODE", help="The node being looked after.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The scoring job's folder.")],
+    out: OutOption = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="No page before this; by default a day from now.")
     ] = None,
@@ -128,8 +126,8 @@ def ack(
     """Silence a node's pages while it is being looked after; its scores go on."""
     from pipelines.state import acknowledge  # noqa: PLC0415  # other commands need not load it
 
-    start(config, log_format, quiet)
-    silenced = acknowledge(out, node, console.parse_time(until, "--until"), why)
+    settings = start(config, log_format, quiet)
+    silenced = acknowledge(out or settings.scoring.out, node, console.parse_time(until, "--until"), why)
     typer.echo(f"{node} pages no one until {silenced.isoformat()}")
 
 

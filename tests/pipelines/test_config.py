@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from features.tables import UsageError
+from pipelines.config import Config, load, to_toml
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    assert load() == Config()
+
+
+def test_what_is_shown_can_be_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "foreshock.toml"
+    file.write_text(to_toml(Config()))
+    assert load(file) == Config()
+
+
+def test_a_file_changes_only_what_it_says(tmp_path: Path) -> None:
+    file = tmp_path / "foreshock.toml"
+    file.write_text('[features.window]\nlength = "30m"\n')
+    settings = load(file)
+    assert settings.features.window.length.total_seconds() == 1800
+    assert settings.features.window.stride == Config().features.window.stride
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[features.window]\nlenght = '30m'\n", "features.window.lenght"),
+        ("[features.window]\nlength = '30 minutes'\n", "is no duration; write one as 30s"),
+        ("[evaluation]\nbudget_per_day = 0\n", "evaluation.budget_per_day"),
+        ("[evaluation\n", "not TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "foreshock.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=complaint) as caught:
+        load(file)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        load(tmp_path / "absent.toml")
