@@ -72,14 +72,14 @@ def clean(
     """The chunk without what can't be used, each kind counted; None when nothing is left."""
     good = np.isfinite(values)
     if not good.all():
-        tally.reject(nan_reason, int(np.isnan(values).sum()))
-        tally.reject("+inf", int((values == np.inf).sum()))
-        tally.reject("-inf", int((values == -np.inf).sum()))
+        tally.drop(nan_reason, int(np.isnan(values).sum()))
+        tally.drop("+inf", int((values == np.inf).sum()))
+        tally.drop("-inf", int((values == -np.inf).sum()))
         times, values = times[good], values[good]
     if len(times) and (int(times.min()) < EARLIEST_NS or int(times.max()) > latest_ns):
         old, late = times < EARLIEST_NS, times > latest_ns
-        tally.reject("time before 2000", int(old.sum()))
-        tally.reject("time in the future", int(late.sum()))
+        tally.drop("time before 2000", int(old.sum()))
+        tally.drop("time in the future", int(late.sum()))
         times, values = times[~(old | late)], values[~(old | late)]
     if not len(times):
         return None

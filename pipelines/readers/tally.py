@@ -1,4 +1,4 @@
-"""What a reader counts: nothing that was read leaves without a count."""
+"""What became of an input: every record read is kept or rejected, and by which reason."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tally:
-    """Counts of one input; ``read`` is always ``ok`` plus all that was rejected.
+    """Counts of one input; ``read == ok + sum(rejected.values())`` when a reader is done.
 
     Attributes
     ----------
-    ok
-        Samples or log lines handed on.
+    read, ok
+        Records found, records kept.
     rejected
-        How many were not, by reason.
-    notes
-        Remarks for the user that are no rejection (a cut line, an assumed zone), with counts.
+        Records dropped, by reason.
+    noted
+        What was kept but changed or doubtful (a cut line, a folded repeat), by reason; not part of the sum.
+    hints
+        Sentences for the user, each once.
     """
 
+    read: int = 0
     ok: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    hints: list[str] = field(default_factory=list)
 
-    @property
-    def read(self) -> int:
-        """All that was seen: kept and rejected."""
-        return self.ok + self.rejected.total()
+    def reject(self, reason: str, n: int = 1) -> None:
+        """Count n records that were read and are not kept."""
+        if n:
+            self.rejected[reason] += n
 
-    def keep(self, count: int = 1) -> None:
-        """Count what is handed on."""
-        self.ok += count
+    def note(self, reason: str, n: int = 1) -> None:
+        """Count n records that are kept with a change."""
+        if n:
+            self.noted[reason] += n
 
-    def reject(self, reason: str, count: int = 1) -> None:
-        """Count what is not handed on, by reason."""
-        if count:
-            self.rejected[reason] += count
+    def hint(self, sentence: str) -> None:
+        """Say something to the user once."""
+        if sentence not in self.hints:
+            self.hints.append(sentence)
 
-    def note(self, remark: str, count: int = 1) -> None:
-        """Count a remark."""
-        if count:
-            self.notes[remark] += count
+    def keep(self, n: int = 1) -> None:
+        """Count n records as read and kept."""
+        self.read += n
+        self.ok += n
 
-    def add(self, other: Tally) -> None:
-        """Take over another's counts."""
-        self.ok += other.ok
-        self.rejected.update(other.rejected)
-        self.notes.update(other.notes)
+    def drop(self, reason: str, n: int = 1) -> None:
+        """Count n records as read and not kept."""
+        self.read += n
+        self.reject(reason, n)
