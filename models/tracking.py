@@ -14,7 +14,8 @@ import logging
 import math
 import os
 import re
-import socket
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -27,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 
 from features.tables import ModelError, UpstreamError, UsageError
+from models import processes
 
 PROCESS_TAG = "foreshock.process"
 DIGEST_TAG = "foreshock.manifest_sha256"
@@ -92,36 +94,6 @@ def shown(text: str) -> str:
     return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
-def _this_process() -> str:
-    """Host, boot, process id and its start: a reused id is another process."""
-    return "/".join([socket.gethostname(), _boot(), str(os.getpid()), _started(os.getpid())])
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "-"
-
-
-def _started(pid: int) -> str:
-    """Clock ticks from boot to the start of a process (field 22 of proc(5) stat); "" when it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _is_dead(process: str) -> bool:
-    """True for a process of this host that no longer runs; other hosts' can't be known."""
-    host, boot, pid, started = (process.split("/") + [""] * 4)[:4]
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    return boot != _boot() or _started(int(pid)) != started
-
-
 @contextlib.contextmanager
 def _locked(path: Path | None) -> Iterator[None]:
     """Hold a file lock: creating MLflow's tables is a race that all starters but one lose."""
@@ -148,6 +120,34 @@ def _database(uri: str) -> Path | None:
         return None
     path = urlsplit(uri).path
     return Path(unquote(path[1:])) if path.startswith("/") else None
+
+
+def promote(uri: str, name: str, version: int, alias: str = "champion") -> Version:
+    """Give an alias to a registered version: scoring asks for ``champion``."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", alias):
+        raise UsageError(f"alias {alias!r}: write letters, digits, - and _, a letter first")
+    return Tracker(uri).promote(name, str(version), alias)
+
+
+def serve_ui(uri: str, port: int) -> None:
+    """Serve MLflow's UI on the loopback address until interrupted.
+
+    Raises
+    ------
+    UsageError
+        The address is a server's already: open it in a browser.
+    UpstreamError
+        The UI ended by itself, as when the port is taken.
+    """
+    if urlsplit(uri).scheme in ("http", "https"):
+        raise UsageError(f"{shown(uri)} is a server; open it in a browser")
+    Tracker(uri)  # makes the tables under the lock
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
+    environment = {**os.environ, **_ENVIRONMENT}
+    with contextlib.suppress(KeyboardInterrupt):
+        code = subprocess.run([*command, "--port", str(port)], env=environment, check=False).returncode  # noqa: S603  # our own interpreter, no shell
+        if code > 0:
+            raise UpstreamError(f"MLflow's UI ended with {code}; is port {port} taken?")
 
 
 class Tracker:
@@ -208,7 +208,7 @@ class Tracker:
 
     def _close_dead(self, experiment: str) -> None:
         for run in self._client.search_runs([experiment], "attributes.status = 'RUNNING'", max_results=1000):
-            if _is_dead(run.data.tags.get(PROCESS_TAG, "")):
+            if processes.is_dead(run.data.tags.get(PROCESS_TAG, "")):
                 self._client.set_terminated(run.info.run_id, "KILLED")
 
     def register(self, run: Run, path: str, name: str, digest: str) -> Version:
@@ -227,7 +227,7 @@ class Tracker:
             self._client.set_registered_model_alias(name, alias, made.version)
         return Version(name, str(made.version), source, digest)
 
-    def promote(self, name: str, version: str, alias: str = "champion") -> Version:
+    def promote(self, name: str, version: str, alias: str) -> Version:
         """Give an alias to a version that exists."""
         found = self.find(f"models:/{name}/{version}")
         with _quiet(f"give {name} {version} the alias {alias}", self.uri):
@@ -290,7 +290,7 @@ class Run:
         datasets: Sequence[Dataset] = (),
     ) -> None:
         self._client, self._uri, self._experiment = client, uri, experiment
-        full = {PROCESS_TAG: _this_process(), **{key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}}
+        full = {PROCESS_TAG: processes.this(), **{key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}}
         made = client.create_run(experiment, run_name=name, tags=full)
         self.run_id = str(made.info.run_id)
         self.artifact_uri = str(made.info.artifact_uri)

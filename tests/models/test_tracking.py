@@ -145,7 +145,7 @@ def test_the_first_version_is_champion_and_the_second_challenger(tracker: Tracke
 def test_promotion_moves_the_alias(tracker: Tracker, tmp_path: Path) -> None:
     registered(tracker, tmp_path, "one")
     registered(tracker, tmp_path, "two")
-    tracker.promote("foreshock", "2")
+    tracking.promote(tracker.uri, "foreshock", 2)
     assert tracker.find("models:/foreshock@champion").version == "2"
 
 
@@ -164,3 +164,13 @@ def test_a_missing_version_says_how_to_get_one(tracker: Tracker, model: str) -> 
 def test_a_model_name_of_another_form_is_a_usage_error(tracker: Tracker) -> None:
     with pytest.raises(UsageError, match="models:/NAME"):
         tracker.find("runs:/abc")
+
+
+def test_an_alias_mlflow_would_misread_is_a_usage_error(tracker: Tracker) -> None:
+    with pytest.raises(UsageError, match="alias"):
+        tracking.promote(tracker.uri, "foreshock", 1, "7 up")
+
+
+def test_the_ui_of_a_server_is_not_served_again() -> None:
+    with pytest.raises(UsageError, match="browser"):
+        tracking.serve_ui("http://mlflow.example.org", 5000)
