@@ -30,6 +30,7 @@ def score(
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Score live from a Prometheus API.")] = None,
     logs: Annotated[list[Path] | None, typer.Option(help="With --prometheus: log file or folder.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="HTTP header, as a tenant's.")] = None,
+    out: OutOption = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="The window's end; by default the newest whole one.")
     ] = None,
