@@ -1,0 +1,71 @@
+"""Metrics by what part of a node they speak of, told from their names."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, get_args
+
+Family = Literal[
+    "thermal",
+    "power",
+    "clocks",
+    "memory",
+    "ecc",
+    "nvlink",
+    "pcie",
+    "network",
+    "storage",
+    "os",
+    "utilisation",
+    "presence",
+    "logs",
+    "phase",
+    "history",
+    "other",
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+# Tried in this order, case aside: the first that is found anywhere in the name (not in its labels) decides.
+PATTERNS: tuple[tuple[Family, str], ...] = (
+    ("presence", r"^(presence(\.|$)|up$|scrape_|node_scrape_|absent)"),
+    ("logs", r"^logs(\.|$)"),
+    ("phase", r"^phase(\.|$)"),
+    ("history", r"^history(\.|$)"),
+    ("ecc", r"ecc|edac|remap|retired|sbe|dbe|mce_|corrected|poison"),
+    ("nvlink", r"nvlink|nvswitch|fabric|nvl_|c2c"),
+    ("pcie", r"pcie|pci_|_aer_"),
+    ("thermal", r"temp(?!late|orary)|thermal|fan|cool|hwmon(?!.*(power|volt|curr|in_))|throttle.*therm"),
+    ("power", r"power|energy|watt|volt|joule|ampere|curr_amp|psu|rapl"),
+    ("clocks", r"clock|frequency|freq_|_mhz|_hertz|throttle|pstate|violation|slowdown"),
+    ("storage", r"nfs|mountstats|disk|filesystem|lustre|gpfs|ceph|nvme|smart|xfs|ext4|zfs|btrfs|md_|block|pgpg|rpc"),
+    (
+        "network",
+        (
+            r"infiniband|rdma|roce|mlx|network|netstat|sockstat|socket|ethtool|softnet|tcp|udp|conntrack|arp|bond|"
+            r"(^|_)(rx|tx|ib|eth|net|nic)_|(^|_)(in|out)_(bytes|packets|pkts|segs)|link_(down|error)"
+        ),
+    ),
+    ("memory", r"mem|fb_|framebuffer|bar1|vmstat|swap|numa|slab|hugepage|pgfault|oom|cache|buffer|rss|heap"),
+    ("utilisation", r"util|active|occupancy|prof_|busy|gpu_usage|sm_|tensor|dram|engine|encoder|decoder"),
+    ("os", r"cpu|load|proc|intr|interrupt|context_switch|fork|entropy|schedstat|softirq|pressure|time|filefd|boot|go_"),
+)
+_COMPILED = tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in PATTERNS)
+
+
+@lru_cache(maxsize=1 << 16)
+def family(metric: str) -> Family:
+    """The family of a metric, or of a pseudo-kind such as ``logs.lines``; "other" when no pattern fits.
+
+    Examples
+    --------
+    >>> family("DCGM_FI_DEV_GPU_TEMP")
+    'thermal'
+    >>> family('node_mountstats_nfs_total_read_bytes_total{export="a"}')
+    'storage'
+    """
+    name = metric.partition("{")[0]
+    for known, pattern in _COMPILED:
+        if pattern.search(name):
+            return known
+    return "other"

@@ -1,0 +1,174 @@
+"""Samples of one node as exported to values that can be compared.
+
+What happens to a cell, in this order: values that stand for "not available" and values the metric can't have become
+NaN; a counter becomes its increase since the last known value; series that differ only in a label of ``sum_over``
+become one. Metrics that tell the failure itself are left out.
+
+Every clean cell depends only on raw cells of its own series within ``staleness`` before it, so a panel that begins
+anywhere gives the same cells from ``staleness`` after its beginning on, bit for bit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from features import meaning
+from features.settings import PanelSettings, to_nanoseconds
+from features.tables import Panel, Series
+
+# DCGM's codes for "not available" (dcgm_structs.h): int32 0x7ffffff0..f, int64 0x7ffffffffffffff0..f, which float64
+# holds as 2^63, and 2^47 and up for floats, times 100 where an exporter made percent of it.
+_INT32_BLANK = (0x7FFFFFF0, 0x7FFFFFFF)
+_INT64_BLANK = 2.0**63 - 2048
+_FLOAT_BLANK = 2.0**47
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
+
+
+def clean(raw: Panel, settings: PanelSettings, tally: Counter[str] | None = None) -> Panel:
+    """A node's panel with blanks and impossible values gone, counters as increases, CPUs folded, no target.
+
+    Parameters
+    ----------
+    raw
+        Values as exported.
+    tally
+        Counts are added to it: ``blank``, ``out_of_range`` and ``infinite`` cells, ``resets`` and ``glitches`` of
+        counters, ``target_series`` left out.
+
+    Returns
+    -------
+    Panel
+        The same times; series by metric and GPU, in the order of their names; counters hold the increase per cell
+        in the counter's unit.
+    """
+    counts: Counter[str] = Counter() if tally is None else tally
+    kept = sorted((series, row) for row, series in enumerate(raw.series) if not meaning.is_target(series.metric))
+    counts["target_series"] += len(raw.series) - len(kept)
+    values = raw.values[[row for _, row in kept]] if kept else np.empty((0, len(raw.times)))
+    counter = np.array([meaning.kind(series.metric, settings) == "counter" for series, _ in kept], dtype=bool)
+    for row, (series, _) in enumerate(kept):
+        _blank(values[row], series.metric, settings, counts, counter=bool(counter[row]))
+    if counter.any():
+        lookback = max(1, to_nanoseconds(settings.staleness) // step_of(raw.times))
+        grown, resets, glitches = increases(values[counter], lookback, settings.glitch_ratio)
+        values[counter] = grown
+        counts["resets"] += int(resets)
+        counts["glitches"] += int(glitches)
+    names, folded = _fold([series for series, _ in kept], values, counter, settings.sum_over)
+    return Panel(raw.node, raw.times, names, folded)
+
+
+def step_of(times: NDArray[np.int64]) -> int:
+    """Length of a grid's cell in nanoseconds; a minute where there are too few cells to tell."""
+    return int(times[1] - times[0]) if len(times) > 1 else 60_000_000_000
+
+
+def _blank(
+    row: NDArray[np.float64], metric: str, settings: PanelSettings, counts: Counter[str], *, counter: bool
+) -> None:
+    """Set to NaN, in place, what is no value of the metric."""
+    infinite = np.isinf(row)
+    if infinite.any():
+        counts["infinite"] += int(infinite.sum())
+        row[infinite] = np.nan
+    if metric.startswith("DCGM_"):
+        blank = (row >= _INT32_BLANK[0]) & (row <= _INT32_BLANK[1])
+        # A counter of bytes or energy may pass 2^47; only the exact code is none of its values.
+        blank |= row >= (_INT64_BLANK if counter else _FLOAT_BLANK)
+        if blank.any():
+            counts["blank"] += int(blank.sum())
+            row[blank] = np.nan
+    limits = meaning.bounds(metric, settings)
+    if limits is not None:
+        outside = (row < limits[0]) | (row > limits[1])
+        if outside.any():
+            counts["out_of_range"] += int(outside.sum())
+            row[outside] = np.nan
+
+
+@numba.njit(cache=True)
+def increases(values: NDArray[np.float64], lookback: int, glitch_ratio: float) -> tuple[NDArray[np.float64], int, int]:
+    """Each cell's increase over what the counter had reached in the ``lookback`` cells before it.
+
+    The level reached is the highest known value there since the last reset in them; a fall of at most
+    ``glitch_ratio`` of it is a glitch (two replicas, a late write) and adds 0, a deeper one is a reset and adds the
+    new value. NaN where the cell or all ``lookback`` cells before it are unknown.
+
+    Parameters
+    ----------
+    values
+        float64 [S, T], counters as exported.
+
+    Returns
+    -------
+    tuple
+        float64 [S, T] increases, and how many cells were resets and glitches.
+    """
+    rows, cells = values.shape
+    out = np.full((rows, cells), np.nan)
+    resets = 0
+    glitches = 0
+    for row in range(rows):
+        for cell in range(1, cells):
+            value = values[row, cell]
+            if np.isnan(value):
+                continue
+            level = np.nan
+            for before in range(max(0, cell - lookback), cell):
+                known = values[row, before]
+                if np.isnan(known):
+                    continue
+                if np.isnan(level) or known >= level or level - known > glitch_ratio * level:
+                    level = known
+            if np.isnan(level):
+                continue
+            if value >= level:
+                out[row, cell] = value - level
+            elif level - value <= glitch_ratio * level:
+                out[row, cell] = 0.0
+                glitches += 1
+            else:
+                out[row, cell] = value
+                resets += 1
+    return out, resets, glitches
+
+
+def without_labels(metric: str, labels: tuple[str, ...]) -> str:
+    """The metric in its canonical form without the named labels."""
+    name, brace, rest = metric.partition("{")
+    if not brace:
+        return metric
+    kept = [f'{key}="{value}"' for key, value in _LABEL.findall(rest) if key not in labels]
+    return f"{name}{{{','.join(kept)}}}" if kept else name
+
+
+def _fold(
+    series: list[Series], values: NDArray[np.float64], counter: NDArray[np.bool_], labels: tuple[str, ...]
+) -> tuple[tuple[Series, ...], NDArray[np.float64]]:
+    """One series for those that differ only in ``labels``: counters' increases by sum, gauges by mean.
+
+    A gauge's sum would fall whenever one of its series is late. Rows are added one by one in the order of their
+    names, so that a series without samples changes no bit of the result.
+    """
+    targets = [Series(without_labels(one.metric, labels), one.gpu) for one in series]
+    if targets == series:
+        return tuple(series), values
+    names = sorted(set(targets))
+    position = {name: row for row, name in enumerate(names)}
+    total = np.zeros((len(names), values.shape[1]))
+    known = np.zeros(total.shape, dtype=np.int64)
+    mean = np.zeros(len(names), dtype=bool)
+    for row, target in enumerate(targets):
+        into = position[target]
+        present = ~np.isnan(values[row])
+        total[into, present] += values[row, present]
+        known[into] += present
+        mean[into] |= not counter[row]
+    total[mean] /= np.maximum(known[mean], 1)
+    total[known == 0] = np.nan
+    return tuple(names), total

@@ -1,0 +1,31 @@
+import pytest
+
+from features.families import FAMILIES, PATTERNS, family
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("DCGM_FI_DEV_MEMORY_TEMP", "thermal"),
+        ("DCGM_FI_DEV_POWER_USAGE", "power"),
+        ("DCGM_FI_DEV_SM_CLOCK", "clocks"),
+        ("DCGM_FI_DEV_FB_USED", "memory"),
+        ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "ecc"),
+        ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "nvlink"),
+        ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "pcie"),
+        ('node_infiniband_port_data_received_bytes_total{device="mlx5_0"}', "network"),
+        ('node_mountstats_nfs_operations_queue_time_seconds_total{operation="GETATTR"}', "storage"),
+        ("node_procs_running", "os"),
+        ("DCGM_FI_DEV_GPU_UTIL", "utilisation"),
+        ("up", "presence"),
+        ("logs.unknown", "logs"),
+        ("history", "history"),
+        ("SyscallRead", "other"),
+    ],
+)
+def test_a_metrics_name_tells_its_family(metric: str, expected: str) -> None:
+    assert family(metric) == expected
+
+
+def test_every_family_but_other_has_a_pattern() -> None:
+    assert {name for name, _ in PATTERNS} == set(FAMILIES) - {"other"}
