@@ -77,3 +77,7 @@ def _unexpected(error: Exception) -> int:
         raise error
     hint = "set FORESHOCK_TRACEBACK=1 for the traceback and please report it"
     return _fail(f"unexpected {type(error).__name__}: {error} ({hint})", 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -75,7 +75,7 @@ def summary(
     alarms = [item["node"] for item in scored["scores"] if item["alarm"]]
     lines = [
         "",
-        "MADE-UP DATA: the figures below are of a simulated cluster and say nothing of how foreshock does on a real one.",
+        "MADE-UP DATA: these figures are of a simulated cluster and say nothing of how foreshock does on a real one.",
         "",
         f"Read {kept['samples']:,} samples of {kept['series']:,} series and {kept['log_lines']:,} log lines.",
         f"{failures} failures on {kept['nodes']} nodes in {judged['monitored_days']:.1f} monitored days.",
