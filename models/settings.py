@@ -15,10 +15,11 @@ class EvaluationSettings(Settings):
     budget_per_day: float = Field(default=0.84, gt=0)  # the published study's figure, to compare with it
     curve_budgets: tuple[float, ...] = (0.25, 0.5, 0.84, 1.0, 2.0, 5.0)
     merge: Duration = timedelta(minutes=15)  # scores over the threshold nearer than this are one episode
-    permutations: int = Field(default=200, ge=200)
+    permutations: int = Field(default=2000, ge=200)  # cheap: alarms stay, failure times move
     confidence: float = Field(default=0.95, gt=0, lt=1)
     embargo: Duration = timedelta(minutes=60)
     quiet_folds: int = Field(default=5, ge=2)
+    most_folds: int = Field(default=30, ge=2)  # with more incidents than this, neighbours in time share a fold
 
 
 class ModelSettings(Settings):
