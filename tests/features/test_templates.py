@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pandas as pd
+import pytest
+from drain3.drain import Drain
+
+from features.settings import TemplateSettings
+from features.tables import ModelError
+from features.templates import Templates, mine
+
+
+def frame(*texts: str) -> pd.DataFrame:
+    return pd.DataFrame({"time": pd.date_range("2026-01-01", periods=len(texts), freq="s", tz="UTC"), "masked": texts})
+
+
+def stock(texts: list[str], settings: TemplateSettings) -> list[tuple[str, int]]:
+    drain = Drain(settings.depth, settings.similarity, settings.max_children, settings.max_clusters)
+    for text in texts:
+        drain.add_log_message(text)
+    clusters = sorted(drain.clusters, key=lambda cluster: cluster.cluster_id)
+    return [(cluster.get_template(), cluster.size) for cluster in clusters]
+
+
+def chatter(seed: int, lines: int = 3000) -> list[str]:
+    """Lines of few words, so that clusters meet, merge and take each other's lines."""
+    draw = np.random.default_rng(seed)
+    return [" ".join(draw.choice(list("abcdef"), draw.integers(1, 7))) for _ in range(lines)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clusters_equal_drain3s_on_the_same_lines(seed: int) -> None:
+    settings = TemplateSettings()
+    found = mine(frame(*chatter(seed)), settings)
+    assert list(zip(found.texts, found.sizes, strict=True)) == stock(chatter(seed), settings)
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+def test_clusters_equal_drain3s_when_old_ones_are_forgotten(most: int) -> None:
+    settings = TemplateSettings(max_clusters=most, similarity=0.7, max_children=4)
+    found = mine(frame(*chatter(7)), settings)
+    assert list(zip(found.texts, found.sizes, strict=True)) == stock(chatter(7), settings)
+    assert len(found.texts) <= most
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    lines = frame(*chatter(1, 500))
+    lines["time"] = lines["time"].dt.floor("5s")
+    assert mine(lines) == mine(lines[::-1]) == mine(lines.sample(frac=1, random_state=3))
+
+
+def test_an_unseen_line_is_unknown_and_a_seen_one_keeps_its_template() -> None:
+    found = mine(frame("a b c", "link up", "link up"))
+    before = found.to_json()
+    assert found.match(pd.Series(["a b c", "a b d", "zz yy xx ww", "link up", ""])).tolist() == [0, -1, -1, 1, -1]
+    assert found.to_json() == before
+
+
+def test_of_several_fitting_templates_the_one_with_fewest_wildcards_counts() -> None:
+    found = Templates(TemplateSettings(), ("<*> <*>", "link <*>", "<*> up"), (1, 1, 1), ("", "", ""))
+    assert found.match(pd.Series(["link up", "link down", "x up", "x y"])).tolist() == [1, 1, 2, 0]
+
+
+def test_every_mined_line_is_known_afterwards() -> None:
+    lines = frame(*chatter(2))
+    assert (mine(lines).match(lines["masked"]) >= 0).all()
+
+
+def test_json_gives_back_the_same_templates() -> None:
+    lines = frame(*chatter(5))
+    found = mine(lines)
+    again = Templates.from_json(found.to_json())
+    assert again == found
+    assert np.array_equal(again.match(lines["masked"]), found.match(lines["masked"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        '{"py/reduce":[{"py/function":"os.system"},{"py/tuple":["touch X"]}]}',
+        mine(frame("a b")).to_json()[:-5],
+        mine(frame("a b")).to_json().replace('"sizes":[1]', '"sizes":[]'),
+        mine(frame("a b")).to_json().replace('"sizes":[1]', '"sizes":["1"]'),
+        mine(frame("a b")).to_json().replace('"a b"', '" "'),
+        mine(frame("a b")).to_json().replace("templates-1", "templates-9"),
+        mine(frame("a b")).to_json().replace('"depth":4', '"depth":1'),
+    ],
+)
+def test_json_that_is_not_ours_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="train again"):
+        Templates.from_json(text)
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_is_plain() -> None:
+    assert orjson.loads(mine(frame("a b", "a c")).to_json())["texts"] == ["a <*>"]
+
+
+def test_no_lines_give_no_templates() -> None:
+    found = mine(frame())
+    assert found.texts == ()
+    assert found.match(pd.Series(["x"])).tolist() == [-1]
