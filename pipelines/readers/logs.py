@@ -1,0 +1,226 @@
+"""A log file of any known format to the table of logs, in pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import orjson
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from features.tables import LOGS, InputError, to_ns
+from pipelines.readers import cri, dmesg, documents, journald, json_lines, syslog
+from pipelines.readers.context import LogContext
+from pipelines.readers.lines import Rows, batches
+from pipelines.readers.recognise import open_stream
+from pipelines.readers.stamps import UNREADABLE
+from pipelines.readers.tally import Tally
+
+Integers = NDArray[np.int64]
+HEAD_BYTES = 64 << 10
+_EARLIEST = to_ns("2000-01-01T00:00:00Z")  # before it, a clock was not set
+_DAY = 86_400 * 10**9
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")  # colours of terminals
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*?)\]?", re.DOTALL)
+_LINE_FORMATS = {
+    "dmesg": (dmesg.RAW, dmesg.HUMAN, dmesg.ISO),
+    "kmsg": (dmesg.KMSG,),
+    "cri": (cri.LINE,),
+    "syslog": (syslog.ISO_LINE, syslog.OLD_LINE, re.compile(r"<\d{1,3}>(?:1 |[A-Z\d])")),
+}
+
+
+def recognise_log(head: bytes) -> str | None:
+    """The log format whose first bytes these are (unpacked), or None."""
+    text = head.translate(None, b"\0\x1e").decode("utf-8", "replace").removeprefix("\ufeff")
+    if re.search(r'"resultType"\s*:\s*"streams"', text[:2000]):
+        return "loki-api"
+    if re.match(r'\s*\{.{0,2000}?"hits"\s*:\s*\{', text, re.DOTALL):
+        return "elastic-search"
+    votes: dict[str, int] = {}
+    for line in text.split("\n")[:50]:
+        name = _format_of(line.rstrip("\r")[:HEAD_BYTES])
+        if name:
+            votes[name] = votes.get(name, 0) + 1
+    return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+def read_logs(path: Path, context: LogContext, tally: Tally) -> Iterator[pd.DataFrame]:
+    """Frames of `LOGS` of about 50,000 lines each.
+
+    Equal lines of a node at one time by one source are folded into one row with a count, as far as they follow
+    each other in the file; the frames' own keys are unique.
+
+    Raises
+    ------
+    InputError
+        The format is unknown, or needs to be told something (the message names the option).
+    """
+    if context.reference_time is None:
+        context = replace(context, reference_time=pd.Timestamp(path.stat().st_mtime, unit="s", tz="UTC"))
+    with open_stream(path) as stream:
+        name = recognise_log(stream.read(HEAD_BYTES))
+    if name is None:
+        raise InputError(f"{path}: no log format foreshock knows")
+    held: pd.DataFrame | None = None
+    with open_stream(path) as stream:
+        for rows in _rows(name, stream, path, context, tally):
+            frame = _frame(rows, context, tally)
+            if frame.empty:
+                continue
+            ready, held = _split(frame if held is None else _join(held, frame))
+            if not ready.empty:
+                yield ready
+    if held is not None:
+        yield held
+
+
+def _rows(name: str, stream: BinaryIO, path: Path, context: LogContext, tally: Tally) -> Iterator[Rows]:
+    if name == "loki-api":
+        return documents.read_loki(stream, context, tally)
+    if name == "elastic-search":
+        return documents.read_hits(stream, context, tally)
+    lines = batches(stream, context.max_line_bytes, tally)
+    if name == "cri":
+        return cri.read(lines, context, tally, _container(path))
+    readers = {
+        "journald": journald.read,
+        "syslog": syslog.read,
+        "dmesg": dmesg.read,
+        "kmsg": dmesg.read,
+        "elastic-dump": documents.read_dump,
+        "json-lines": json_lines.read,
+    }
+    return readers[name](lines, context, tally)
+
+
+def _container(path: Path) -> str:
+    """The container in kubelet's file names, ``pod_namespace_container-id.log``."""
+    parts = path.name.split("_")
+    return re.sub(r"-[0-9a-f]{64}.*|\.log.*", "", parts[2]) if len(parts) == 3 else ""
+
+
+def _format_of(line: str) -> str | None:
+    if line.startswith(("{", "data:")):
+        try:
+            document = orjson.loads(line.removeprefix("data:").strip())
+        except orjson.JSONDecodeError:
+            return "journald" if '"__REALTIME_TIMESTAMP"' in line else None
+        return _object_format(document) if isinstance(document, dict) else None
+    for name, patterns in _LINE_FORMATS.items():
+        if any(pattern.match(line) for pattern in patterns):
+            return name
+    return None
+
+
+def _object_format(document: dict[str, Any]) -> str | None:
+    if "__REALTIME_TIMESTAMP" in document:
+        return "journald"
+    if "_source" in document and "_index" in document:
+        return "elastic-dump"
+    timed = any(name in document for name in json_lines.TIMES)
+    worded = any(isinstance(document.get(name), (str, list)) for name in json_lines.MESSAGES)
+    return "json-lines" if timed and worded else None
+
+
+def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
+    times = np.asarray(rows.times, dtype=np.int64)
+    good = times >= _EARLIEST
+    if not good.all():
+        tally.reject("no time stamp", int((times == UNREADABLE).sum()))
+        tally.reject("time before 2000", int((~good & (times != UNREADABLE)).sum()))
+        rows = rows.pick(np.flatnonzero(good).tolist())
+        times = times[good]
+    messages = _clean(rows.messages)
+    counts = _unfold(messages, tally)
+    if "" in messages:
+        full = [index for index, message in enumerate(messages) if message]
+        tally.reject("empty message", len(messages) - len(full))
+        rows = rows.pick(full)._replace(messages=[messages[index] for index in full])
+        times, counts = times[full], counts[full]
+    else:
+        rows = rows._replace(messages=messages)
+    tally.ok += len(rows.messages)
+    if context.reference_time is not None:
+        ahead = int((times > to_ns(context.reference_time) + _DAY).sum())
+        tally.note("time after the export", ahead)
+    names = {host: context.canonical(host) for host in set(rows.nodes)}
+    rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=_clean(rows.sources))
+    return _fold(rows, times, counts)
+
+
+def _clean(texts: list[str]) -> list[str]:
+    """No control characters, no halves of characters, no blanks around."""
+    return [text if text.isprintable() and text[:1] != " " and text[-1:] != " " else _clean_one(text) for text in texts]
+
+
+def _clean_one(text: str) -> str:
+    return _SURROGATE.sub("\ufffd", _CONTROL.sub(" ", _ESCAPE.sub("", text))).strip()
+
+
+def _unfold(messages: list[str], tally: Tally) -> Integers:
+    """Counts of the messages, which lose their "message repeated N times" in place."""
+    counts = np.ones(len(messages), dtype=np.int64)
+    for index, message in enumerate(messages):
+        if message.startswith("message repeated ") and (found := _REPEATED.fullmatch(message)):
+            messages[index] = found[2].strip()
+            counts[index] = int(found[1])
+            tally.note("repeats told by syslog", int(found[1]))
+    return counts
+
+
+def _fold(rows: Rows, times: Integers, counts: Integers) -> pd.DataFrame:
+    """One row for each key, with the sum of the counts."""
+    first: dict[tuple[str, int, str, str], int] = {}
+    places = [
+        first.setdefault(key, index)
+        for index, key in enumerate(zip(rows.nodes, times.tolist(), rows.sources, rows.messages, strict=True))
+    ]
+    frame = pd.DataFrame(
+        {
+            "node": _text(rows.nodes),
+            "time": pd.DatetimeIndex(times.view("datetime64[ns]")).tz_localize("UTC"),
+            "source": _text(rows.sources),
+            "severity": _text(rows.severities),
+            "message": _text(rows.messages),
+            "kernel": np.asarray(rows.kernel, dtype=bool),
+            "count": counts,
+        }
+    )
+    if len(first) == len(frame):
+        return frame
+    kept = np.fromiter(first.values(), dtype=np.int64, count=len(first))
+    sums = np.zeros(len(frame), dtype=np.int64)
+    np.add.at(sums, places, counts)
+    frame["count"] = sums
+    return frame.iloc[kept].reset_index(drop=True)
+
+
+def _text(values: list[str]) -> pd.Series[str]:
+    return pd.Series(pa.array(values, pa.large_string()), dtype="str")
+
+
+def _join(held: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """Both, with equal lines at the held rows' time folded."""
+    same = frame["time"] == held["time"].iloc[0]
+    if not same.any():
+        return pd.concat([held, frame], ignore_index=True)
+    keys = list(LOGS.key)
+    both = pd.concat([held, frame[same]], ignore_index=True)
+    both["count"] = both.groupby(keys, sort=False)["count"].transform("sum")
+    pieces: list[pd.DataFrame] = [both.drop_duplicates(keys), frame[~same]]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _split(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows before the last row's time, and those of that time, which the next piece may repeat."""
+    last = frame["time"] == frame["time"].iloc[-1]
+    return frame[~last].reset_index(drop=True), frame[last].reset_index(drop=True)

@@ -1,0 +1,152 @@
+"""Written times to nanoseconds since 1970: ISO 8601 in its dialects, and times without year or zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipelines.readers.context import LogContext
+from pipelines.readers.tally import Tally
+
+UNREADABLE = np.iinfo(np.int64).min
+_SECOND = 1_000_000_000
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,18}))? ?([Zz]|UTC|[+-]\d\d(?::?\d\d)?)?")
+# Abbreviated months as date(1) and rsyslog write them; the first three letters are enough where they are unique
+_MONTHS = {
+    "jan": 1, "janv": 1, "ene": 1, "gen": 1, "sty": 1, "jän": 1, "янв": 1,
+    "feb": 2, "févr": 2, "fev": 2, "fév": 2, "lut": 2, "фев": 2,
+    "mar": 3, "mars": 3, "mär": 3, "märz": 3, "mrz": 3, "mrt": 3, "мар": 3,
+    "apr": 4, "avril": 4, "avr": 4, "abr": 4, "kwi": 4, "апр": 4,
+    "may": 5, "mai": 5, "mag": 5, "mei": 5, "maj": 5, "май": 5,
+    "jun": 6, "juin": 6, "juni": 6, "giu": 6, "cze": 6, "июн": 6,
+    "jul": 7, "juil": 7, "juli": 7, "lug": 7, "lip": 7, "июл": 7,
+    "aug": 8, "août": 8, "ago": 8, "sie": 8, "авг": 8,
+    "sep": 9, "sept": 9, "set": 9, "wrz": 9, "сен": 9,
+    "oct": 10, "okt": 10, "out": 10, "ott": 10, "paź": 10, "окт": 10,
+    "nov": 11, "lis": 11, "ноя": 11,
+    "dec": 12, "dez": 12, "déc": 12, "dic": 12, "gru": 12, "дек": 12, "des": 12,
+}  # fmt: skip
+MONTH = r"[^\W\d_]{3,5}\.?"
+
+
+def month_number(name: str) -> int:
+    """1 to 12 for a month's short name in one of the usual languages; 0 for another word."""
+    return _MONTHS.get(name.lower().rstrip("."), 0)
+
+
+def iso(text: str, zone: tzinfo) -> int | None:
+    """Nanoseconds since 1970, or None; without a zone in the text it is taken in `zone`."""
+    found = _ISO.match(text)
+    if not found:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    leap = second == 60  # a leap second is the next minute's first
+    try:
+        local = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=_offset(found[8], zone))
+        seconds = round(local.timestamp()) + leap
+    except (ValueError, OverflowError):
+        return None
+    fraction = int((found[7] or "0")[:9].ljust(9, "0"))
+    total = seconds * _SECOND + fraction
+    return total if abs(total) < 2**63 else None
+
+
+def has_zone(text: str) -> bool:
+    """Whether an ISO time names its zone."""
+    found = _ISO.match(text)
+    return bool(found and found[8])
+
+
+def iso_many(texts: list[str], context: LogContext, tally: Tally) -> NDArray[np.int64]:
+    """Nanoseconds since 1970 of each text, `UNREADABLE` where there is none; fast when all are plain RFC 3339."""
+    try:
+        stamps = pa.array(texts, pa.string()).cast(pa.timestamp("ns", "UTC"))
+        return np.asarray(stamps.cast(pa.int64()).to_numpy(), dtype=np.int64)
+    except (pa.ArrowInvalid, TypeError, UnicodeEncodeError):
+        pass
+    zone = context.zone()
+    out = np.full(len(texts), UNREADABLE, dtype=np.int64)
+    known: dict[str, int | None] = {}
+    bare = False
+    for index, text in enumerate(texts):
+        if text not in known:
+            if len(known) > 100_000:
+                known.clear()
+            known[text] = iso(text, zone)
+            bare = bare or not has_zone(text)
+        value = known[text]
+        if value is not None:
+            out[index] = value
+    if bare:
+        hint_zone(context, tally)
+    return out
+
+
+def hint_zone(context: LogContext, tally: Tally) -> None:
+    """Say once that UTC was taken for times without a zone, when the user named none."""
+    if not context.timezone:
+        tally.hint("times without a zone were read as UTC; name the zone of the logs with --timezone")
+
+
+class Yearless:
+    """Times as ``Dec 31 23:59:58``: the latest such moment that is not after the reference.
+
+    Parameters
+    ----------
+    zone
+        The file's zone.
+    reference
+        Nanoseconds since 1970; a day's grace covers clocks that run ahead.
+    """
+
+    def __init__(self, zone: tzinfo, reference: int) -> None:
+        self.zone = zone
+        self._limit = reference + 86_400 * _SECOND
+        self._last = datetime.fromtimestamp(self._limit / _SECOND, tz=zone).year
+        self._minutes: dict[tuple[str, str, str], tuple[int, int] | None] = {}
+        self._previous = 0
+
+    def parse(self, month: str, day: str, clock: str, fraction: str | None = None) -> int | None:
+        """Nanoseconds since 1970 of a month's name, a day and ``hh:mm:ss``; None when they are no time."""
+        key = (month, day, clock[:5])
+        if key not in self._minutes:
+            if len(self._minutes) > 100_000:
+                self._minutes.clear()
+            self._minutes[key] = self._minute(month, day, clock[:5])
+        found = self._minutes[key]
+        if found is None:
+            return None
+        first, second = found
+        inside = min(int(clock[6:8]), 60) * _SECOND + int((fraction or "0")[:9].ljust(9, "0"))
+        # In the hour that is repeated when summer time ends, a step back of the clock means its second run
+        stamp = first + inside
+        if second != first and stamp < self._previous - 300 * _SECOND:
+            stamp = second + inside
+        self._previous = stamp
+        return stamp
+
+    def _minute(self, month: str, day: str, clock: str) -> tuple[int, int] | None:
+        number = month_number(month)
+        for year in range(self._last, self._last - 9, -1):  # nine years reach over 1900 to a 29 February
+            try:
+                local = datetime(year, number, int(day), int(clock[:2]), int(clock[3:5]), tzinfo=self.zone)
+            except ValueError:
+                continue
+            folds = [round(local.replace(fold=fold).timestamp()) * _SECOND for fold in (0, 1)]
+            if folds[0] <= self._limit:
+                return folds[0], max(folds[0], folds[1])
+        return None
+
+
+def _offset(text: str | None, zone: tzinfo) -> tzinfo:
+    if not text:
+        return zone
+    if text in ("Z", "z", "UTC"):
+        return UTC
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]))
+    return timezone(-span if text[0] == "-" else span)

@@ -1,0 +1,112 @@
+"""Syslog files: RFC 3339 and journalctl's short-iso, RFC 5424, and RFC 3164 without year and zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from features.tables import to_ns
+from pipelines.readers import stamps
+from pipelines.readers.context import LogContext
+from pipelines.readers.lines import Rows
+from pipelines.readers.objects import SEVERITIES
+from pipelines.readers.tally import Tally
+
+_ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+# 2026-01-01T00:00:00Z n1 kernel: NVRM: ...      (rsyslog's file format, journalctl -o short-iso)
+ISO_LINE = re.compile(rf"({_ISO_TIME}) (.*)", re.DOTALL)
+# Dec 31 23:59:58 n1 kernel: NVRM: ...           (rsyslog's traditional format, RFC 3164)
+OLD_LINE = re.compile(
+    rf"({stamps.MONTH}) {{1,2}}(\d{{1,2}}) (?:(\d{{4}}) )?(\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))? (.*)", re.DOTALL
+)
+# <165>1 2026-01-01T00:00:00.003Z n1 evntslog 8710 ID47 [x@1 a="b"] text
+NEW_LINE = re.compile(
+    rf"1 ({_ISO_TIME}|-) (\S{{1,255}}) (\S{{1,48}}) \S{{1,128}} \S{{1,32}} ((?:-|(?:\[(?:[^\]\\]|\\.)*\])+) ?)(.*)",
+    re.DOTALL,
+)
+_PRIORITY = re.compile(r"<(\d{1,3})>")
+_BODY = re.compile(r"(\S+) ([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?:(?: (.*)|$)", re.DOTALL)  # n1 sshd[42]: text
+_HOSTLESS = re.compile(r"([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?:(?: (.*)|$)", re.DOTALL)  # kernel: text
+_BARE = re.compile(r"(\S+) (.*)", re.DOTALL)  # n1 text
+# [  885.242168] or [    T1946] or [ 171167.620236][ T1946], which printk adds
+_PRINTK = re.compile(r"(?:\[ *\d{1,12}\.\d{6}\] ?|\[ *[TC]\d{1,9}\] ?){1,2}")
+
+Line = tuple[str | int, str, str, str, str, bool]  # ISO text or nanoseconds, node, source, severity, message, kernel
+
+
+def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Iterator[Rows]:
+    """Rows of each batch; a line without time, host or text is rejected by that reason."""
+    if context.reference_time is None:
+        raise ValueError("a syslog reader needs a reference time")  # read_logs gives the file's own
+    yearless = stamps.Yearless(context.zone(), to_ns(context.reference_time))
+    for lines in batches:
+        found = []
+        for line in lines:
+            parsed = _parse(line, yearless)
+            if parsed is None:
+                tally.reject("no time stamp")
+            elif not (parsed[1] or context.node):
+                tally.reject("no host")
+                tally.hint("lines without a host were rejected; say whose they are with --node")
+            else:
+                found.append(parsed)
+        if found:
+            yield _rows(found, context, tally)
+
+
+def strip_printk(message: str) -> str:
+    """The message without the seconds since boot and the thread that printk adds."""
+    return _PRINTK.sub("", message, count=1) if message.startswith("[") and _PRINTK.match(message) else message
+
+
+def _rows(lines: list[Line], context: LogContext, tally: Tally) -> Rows:
+    raw, nodes, sources, severities, messages, kernel = (list(column) for column in zip(*lines, strict=True))
+    written = [value for value in raw if isinstance(value, str)]
+    if len(written) < len(raw):
+        stamps.hint_zone(context, tally)
+    read_times = iter(stamps.iso_many(written, context, tally).tolist())
+    times = [next(read_times) if isinstance(value, str) else value for value in raw]
+    return Rows(nodes, times, sources, severities, messages, kernel)
+
+
+def _parse(line: str, yearless: stamps.Yearless) -> Line | None:
+    severity = ""
+    facility = None
+    if line[0] == "<" and (priority := _PRIORITY.match(line)):
+        number = int(priority[1])
+        severity, facility = SEVERITIES[number & 7], number >> 3
+        line = line[priority.end() :]
+        if line.startswith("1 ") and (new := NEW_LINE.match(line)):
+            stamp, host, app, _, text = new.groups()
+            if stamp == "-":
+                return None
+            source = "" if app == "-" else app
+            text = strip_printk(text.removeprefix("\ufeff"))
+            return stamp, "" if host == "-" else host, source, severity, text, source == "kernel" or facility == 0
+    if found := ISO_LINE.match(line):
+        return _body(found[1], found[2], severity, facility)
+    if old := OLD_LINE.match(line):
+        month, day, year, clock, fraction, rest = old.groups()
+        stamp = yearless.parse(month, day, clock, fraction)
+        if stamp is None:
+            return None
+        if year:
+            stamp = stamps.iso(f"{year}-{stamps.month_number(month):02}-{int(day):02}T{clock}", yearless.zone) or stamp
+        return _body(stamp, rest, severity, facility)
+    return None
+
+
+def _body(stamp: str | int, rest: str, severity: str, facility: int | None) -> Line | None:
+    if found := _BODY.match(rest):
+        host, tag, text = found.groups()
+        if not host.endswith(":"):
+            return stamp, host, tag, severity, strip_printk(text or ""), tag == "kernel"
+    if found := _HOSTLESS.match(rest):
+        tag, text = found.groups()
+        kernel = tag == "kernel" or facility == 0
+        if tag == "NVRM":  # a driver's line whose host and tag were left out
+            return stamp, "", "kernel", severity, rest, True
+        return stamp, "", tag, severity, strip_printk(text or ""), kernel
+    if found := _BARE.match(rest):
+        return stamp, found[1], "", severity, found[2], False
+    return None
