@@ -24,7 +24,7 @@ def test_a_reused_process_id_is_another_process() -> None:
 
 def test_a_process_before_the_reboot_is_dead() -> None:
     host, _, pid, started = processes.this().split("/")
-    assert processes.is_dead("/".join([host, "another-boot", pid, started]))
+    assert processes.is_dead(f"{host}/another-boot/{pid}/{started}")
 
 
 def test_another_host_s_process_can_not_be_known() -> None:
