@@ -1,0 +1,162 @@
+"""Labels to who was measured: the node, the GPU, the series."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from features.tables import Series
+from pipelines.config import IngestSettings
+
+_NULLS = frozenset({"", "<<<NULL>>>", "null", "None", "N/A", "unknown"})  # what exporters write for "no value"
+_LOOPBACK = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # names to pass over, nothing is bound
+_PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^:]+):\d{1,5}$")
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://")
+_PCI = re.compile(r"^(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?$", re.IGNORECASE)
+_BARE_UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
+# dcgm-exporter-x1y2z, prometheus-node-exporter-ab12c: the exporter's own pod
+_EXPORTER_POD = re.compile(r"exporter.*-[a-z0-9]{4,10}$|^dcgm-exporter$|^node-exporter$")
+# Metrics about the scraping or the exporter's own process: without their job two exporters of a node would be one
+_OF_A_TARGET = re.compile(r"^(up|scrape_|go_|process_|promhttp_|python_)")
+_NAME_CHARACTERS = 200  # a longer one is no host name, and no file name either
+
+
+class Identity(NamedTuple):
+    """Who one labelled series is about.
+
+    ``node`` is "" when nothing names one; ``settled`` is False when it is only an address or a pod's name, for
+    want of a better one; ``address`` is the scraped host.
+    """
+
+    node: str
+    series: Series
+    pci: str
+    settled: bool
+    address: str
+
+
+def pci(text: str) -> str:
+    """The canonical ``dddd:bb:dd`` of a PCI address in any form; "" when it is none.
+
+    The domain keeps at least four digits, the function goes.
+    """
+    found = _PCI.match(text.strip())
+    if not found:
+        return ""
+    domain = (found[1] or "").lower().lstrip("0").rjust(4, "0")
+    return f"{domain}:{found[2].lower()}:{found[3].lower()}"
+
+
+def gpu(text: str) -> str:
+    """The canonical UUID; one exporter leaves off the ``GPU-`` that the others write."""
+    text = text.strip()
+    if text in _NULLS or len(text) > _NAME_CHARACTERS:
+        return ""
+    if _BARE_UUID.match(text):
+        return f"GPU-{text.lower()}"
+    return text.replace("|", "_")
+
+
+def is_address(name: str) -> bool:
+    """Whether this is a bare IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def without_port(text: str) -> str:
+    """``n7:9400`` is n7, ``[::1]:9100`` is ::1, ``http://n7:9400/metrics`` is n7."""
+    text = _SCHEME.sub("", text.strip()).split("/", 1)[0]
+    found = _PORT.match(text)
+    return (found[1] if found else text).strip("[]")
+
+
+def host(name: str, settings: IngestSettings) -> str:
+    """The canonical node of a host name or address: aliases first, then without the domain."""
+    for form in (name.strip(), without_port(name)):
+        if form in settings.aliases:
+            return settings.aliases[form]
+    name = without_port(name)
+    if settings.strip_domain and not is_address(name):
+        name = name.split(".", 1)[0]
+        name = settings.aliases.get(name, name)
+    return name
+
+
+def metric_text(name: str, labels: Mapping[str, str]) -> str:
+    """``name`` or ``name{a="x",b="y"}`` with sorted labels, quoted as Prometheus does."""
+    if not labels:
+        return name
+    quoted = (
+        f'{key}="{value}"'
+        for key, value in sorted(
+            (key, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) for key, value in labels.items()
+        )
+    )
+    return f"{name}{{{','.join(quoted)}}}"
+
+
+class Identifier:
+    """Identities by `IngestSettings`, each set of labels looked at once."""
+
+    def __init__(self, settings: IngestSettings, node: str = "") -> None:
+        """Prepare; ``node`` is the name the user gives to what names none itself."""
+        self._settings = settings
+        self._node = node
+        self._place = frozenset((*settings.node_labels, *settings.gpu_labels, *settings.pci_labels))
+        self._dropped = frozenset(settings.dropped_labels)
+        self._dropped_of_gpu = frozenset(settings.gpu_dropped_labels)
+        self._known: dict[frozenset[tuple[str, str]], Identity] = {}
+
+    def identify(self, labels: Mapping[str, str]) -> Identity:
+        """Who these labels are about; ``series.metric`` is "" when they name no metric."""
+        key = frozenset(labels.items())
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._look(labels)
+        return known
+
+    def _look(self, labels: Mapping[str, str]) -> Identity:
+        node, settled = self._find_node(labels)
+        uuid = next((found for name in self._settings.gpu_labels if (found := gpu(labels.get(name, "")))), "")
+        address = next((found for name in self._settings.pci_labels if (found := pci(labels.get(name, "")))), "")
+        name = labels.get("__name__", "")
+        hidden = self._dropped
+        if _OF_A_TARGET.match(name):
+            hidden = hidden - {"job"}
+        if uuid:
+            hidden = hidden | self._dropped_of_gpu
+        rest = {
+            key: value
+            for key, value in labels.items()
+            if key != "__name__" and key not in self._place and key not in hidden and value not in {"", "<<<NULL>>>"}
+        }
+        metric = metric_text(name, rest) if name else ""
+        return Identity(node, Series(metric, uuid), address, settled, without_port(labels.get("instance", "")))
+
+    def _find_node(self, labels: Mapping[str, str]) -> tuple[str, bool]:
+        """The node and whether its name is a real one, by the precedence of the settings."""
+        pods = {labels[key] for key in ("pod", "exported_pod") if labels.get(key)}
+        second_best: list[str] = []
+        for name in self._settings.node_labels:
+            text = labels.get(name, "").strip()
+            bare = without_port(text)
+            if bare in _NULLS or len(bare) > _NAME_CHARACTERS:
+                continue
+            canonical = host(text, self._settings)
+            aliased = canonical not in {bare, bare.split(".", 1)[0]}
+            if aliased:
+                return canonical, True
+            if bare in _LOOPBACK or is_address(bare) or text in pods or _EXPORTER_POD.search(text):
+                second_best.append(canonical)
+            elif canonical:
+                return canonical, True
+        if self._node:
+            return self._node, True
+        # an address says where, a pod's name at least tells two apart, "localhost" nothing
+        second_best.sort(key=lambda text: (text in _LOOPBACK, not is_address(text)))
+        return (second_best[0] if second_best else ""), False

@@ -1,0 +1,334 @@
+"""Exports into the store: what each file is, what it holds, what was kept, and nothing twice."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pandas as pd
+
+from features.settings import to_nanoseconds
+from features.tables import ForeshockError, InputError, UsageError, to_ns, to_time
+from pipelines.config import Config
+from pipelines.identity import Identifier
+from pipelines.merging import merge
+from pipelines.readers.context import LogContext
+from pipelines.readers.logs import read_logs, recognise_log
+from pipelines.readers.metrics import READERS, TORN, read_head, recognise_metrics
+from pipelines.readers.samples import ReadContext, SampleChunk
+from pipelines.readers.tally import Tally
+from pipelines.staging import Staged, tally_record
+from pipelines.store import Store
+
+_DAY = timedelta(days=1)
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """What to pull from a running server: ``[start, end)`` of the series that match."""
+
+    url: str
+    start: pd.Timestamp
+    end: pd.Timestamp
+    match: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What the user says about all inputs."""
+
+    config: Config
+    timezone: str
+    reference_time: pd.Timestamp | None
+    boot_time: pd.Timestamp | None
+    node: str
+
+    def digest(self) -> bytes:
+        """What decides, beside the bytes, how an input is read."""
+        said = [self.timezone, str(self.reference_time), str(self.boot_time), self.node]
+        return json.dumps([*said, self.config.ingest.model_dump(mode="json")], sort_keys=True).encode()
+
+
+def ingest(
+    store_path: Path,
+    config: Config,
+    *,
+    metrics: Sequence[Path] = (),
+    logs: Sequence[Path] = (),
+    sessions: Path | None = None,
+    incidents: Path | None = None,
+    prometheus: Prometheus | None = None,
+    step: timedelta | None = None,
+    timezone: str | None = None,
+    reference_time: pd.Timestamp | None = None,
+    boot_time: pd.Timestamp | None = None,
+    node: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Read everything named into the store and say what came of it.
+
+    A file that can't be used is named under ``errors`` and the others are kept.
+
+    Raises
+    ------
+    InputError
+        Nothing at all could be read.
+    UsageError
+        An option makes no sense, or nothing was named.
+    BusyError
+        Another run is writing the store.
+    """
+    if not (metrics or logs or sessions or incidents or prometheus):
+        raise UsageError("nothing to ingest; name --metrics, --logs, --sessions, --incidents or --prometheus")
+    zone = timezone if timezone is not None else config.ingest.timezone
+    options = _Options(config, _zone(zone), reference_time, boot_time, node or "")
+    store = _prepare(store_path, config, step)
+    with store.writing(), _no_collection():
+        _clear(store)
+        report = _Report(progress)
+        for path in _files(metrics, report):
+            _take(store, path, "metrics", options, report)
+        for path in _files(logs, report):
+            _take(store, path, "logs", options, report)
+        if prometheus is not None:
+            _pull(store, prometheus, options, report)
+        merge(store, progress)
+        _tables(store, sessions, incidents, report)
+    return report.finish(store)
+
+
+class _Report:
+    """What is told at the end."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.inputs: list[dict[str, Any]] = []
+        self.errors: list[str] = []
+        self._progress = progress
+
+    def say(self, text: str) -> None:
+        if self._progress:
+            self._progress(text)
+
+    def finish(self, store: Store) -> dict[str, Any]:
+        """The dictionary of ``--json``."""
+        usable = any(item["ok"] for item in self.inputs)
+        if self.errors and not usable:
+            more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+            raise InputError(f"{self.errors[0]}{more}")
+        if self.inputs and not usable:
+            first = self.inputs[0]
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in first["rejected"].items()) or "it is empty"
+            raise InputError(f"nothing usable was read; {first['path']} ({first['format']}): {reasons}")
+        totals = store.totals()
+        start, end = store.span() if totals["nodes"] else (None, None)
+        return {
+            "inputs": self.inputs,
+            "errors": self.errors,
+            **totals,
+            "start": None if start is None else to_time(start).isoformat(),
+            "end": None if end is None else to_time(end).isoformat(),
+        }
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(f"--timezone {name}: unknown zone; write one as America/New_York") from error
+    return name
+
+
+def _prepare(path: Path, config: Config, step: timedelta | None) -> Store:
+    """The store at the path, made if it is not there."""
+    if step is None and (path / "store.json").exists():
+        return Store.open(path)
+    return Store.create(path, to_nanoseconds(step or config.ingest.step))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Parsing makes millions of short-lived objects and no cycles: the cycle collector would cost most of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _clear(store: Store) -> None:
+    """Remove what a killed run left half-read, or read whole and already merged."""
+    for folder in (store.path / "staging").glob("*"):
+        if not (folder / "done.json").exists() or _marker(store, folder.name).exists():
+            shutil.rmtree(folder)
+
+
+def _marker(store: Store, digest: str) -> Path:
+    return store.path / "inputs" / f"{digest}.json"
+
+
+def _files(paths: Iterable[Path], report: _Report) -> Iterator[Path]:
+    """The files named and those in the folders named, sorted within a folder."""
+    for path in paths:
+        if not path.exists():
+            report.errors.append(f"{path}: there is no such file")
+            continue
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(
+            Path(folder) / name
+            for folder, _, names in os.walk(path)
+            for name in names
+            if not name.startswith((".", "README")) and not any(part.startswith(".") for part in Path(folder).parts[1:])
+        )
+        if not found:
+            report.errors.append(f"{path}: the folder holds no files")
+        yield from found
+
+
+def _digest(path: Path, intent: str, options: _Options) -> str:
+    """SHA-256 of the bytes and of what decides how they are read."""
+    with path.open("rb") as file:
+        whole = hashlib.file_digest(file, "sha256")
+    whole.update(b"\0".join([intent.encode(), _stem(path).encode(), options.digest()]))
+    return whole.hexdigest()
+
+
+def _stem(path: Path) -> str:
+    """The name without endings that say a format; ``n7.example.csv.gz`` is n7.example."""
+    name = path.name
+    for ending in (".gz", ".xz", ".zst", ".csv", ".parquet", ".json", ".jsonl", ".txt", ".prom"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _take(store: Store, path: Path, intent: str, options: _Options, report: _Report) -> None:
+    """One file into the staging folder, unless it is there or in the store already."""
+    try:
+        digest = _digest(path, intent, options)
+        marker = _marker(store, digest)
+        if marker.exists():
+            report.inputs.append({**json.loads(marker.read_bytes()), "path": str(path), "already": True})
+            return
+        done = store.path / "staging" / digest / "done.json"
+        if not done.exists():
+            report.say(f"reading {path}")
+            _stage(store, path, digest, intent, options)
+        report.inputs.append({**json.loads(done.read_bytes())["record"], "path": str(path), "already": False})
+    except (ForeshockError, OSError) as error:
+        text = str(error)
+        report.errors.append(text if str(path) in text else f"{path}: {text}")
+
+
+def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options) -> None:
+    """Read one file whole.
+
+    Raises
+    ------
+    InputError
+        Its format is unknown or nothing in it is usable.
+    """
+    kind = _recognise(path, intent)
+    tally = Tally()
+    staged = Staged(store.path / "staging" / digest, store.step_ns, options.config.ingest.memory_bytes)
+    try:
+        if intent == "metrics":
+            context = _read_context(path, options)
+            stage_chunks(
+                READERS[kind](path, tally, context), Identifier(options.config.ingest, options.node), staged, tally
+            )
+        else:
+            for frame in read_logs(path, _log_context(options), tally):
+                staged.add_logs(frame)
+    except TORN as error:
+        # what came before the tear is as good as ever
+        tally.drop("torn file")
+        tally.hint(f"{path} is torn or damaged ({error}); what came before was kept, export it again for the rest")
+    if not tally.ok:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.rejected.items()) or "it is empty"
+        shutil.rmtree(staged.folder)
+        raise InputError(
+            f"{path} ({kind}): nothing in it can be used: {reasons}{''.join('; ' + hint for hint in tally.hints)}"
+        )
+    staged.finish(tally_record(str(path), kind, tally))
+
+
+def stage_chunks(chunks: Iterable[SampleChunk], identifier: Identifier, staged: Staged, tally: Tally) -> None:
+    """Chunks with a metric and a node to the staging folder; others are counted as rejected."""
+    for chunk in chunks:
+        identity = identifier.identify(chunk.labels)
+        reason = "" if identity.node else "no node in the labels"
+        if not identity.series.metric:
+            reason = "no metric name"
+        if reason:
+            tally.ok -= len(chunk.times)
+            tally.reject(reason, len(chunk.times))
+            if identity.series.metric:
+                tally.hint("some series name no node; say it with --node or name the label in ingest.node_labels")
+            continue
+        staged.add(identity, chunk)
+
+
+def _recognise(path: Path, intent: str) -> str:
+    head = read_head(path)
+    if not head:
+        raise InputError(f"{path}: the file is empty")
+    metric, log = recognise_metrics(head), recognise_log(head)
+    if intent == "metrics" and metric:
+        return metric
+    if intent == "logs" and log:
+        return log
+    other = log if intent == "metrics" else metric
+    if other:
+        option = "--logs" if intent == "metrics" else "--metrics"
+        raise InputError(f"{path}: this is {other}; give it to {option}")
+    known = "metric" if intent == "metrics" else "log"
+    raise InputError(f"{path}: no {known} format foreshock knows; the README lists them")
+
+
+def _read_context(path: Path, options: _Options) -> ReadContext:
+    said = options.config.ingest
+    reference = options.reference_time
+    return ReadContext(
+        stem=options.node or _stem(path),
+        timezone=options.timezone or "UTC",
+        latest_ns=to_ns((reference or pd.Timestamp.now("UTC")) + _DAY),
+        reference_ns=to_ns(reference) if reference is not None else None,
+        label_names=frozenset((*said.node_labels, *said.gpu_labels, *said.pci_labels, *said.dropped_labels)),
+        node_labels=frozenset(said.node_labels),
+    )
+
+
+def _log_context(options: _Options) -> LogContext:
+    said = options.config.ingest
+    return LogContext(
+        timezone=options.timezone,
+        reference_time=options.reference_time,
+        boot_time=options.boot_time,
+        node=options.node,
+        strip_domain=said.strip_domain,
+        aliases=said.aliases,
+        max_line_bytes=said.max_line_bytes,
+    )
+
+
+def _pull(store: Store, server: Prometheus, options: _Options, report: _Report) -> None:
+    raise NotImplementedError
+
+
+def _tables(store: Store, sessions: Path | None, incidents: Path | None, report: _Report) -> None:
+    pass

@@ -1,0 +1,128 @@
+"""Staged inputs into the store, one node's day after the other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import pandas as pd
+
+from features.tables import GPUS, LOGS, conform
+from pipelines.grid import Cells
+from pipelines.staging import Finished, Key, fold_lines
+from pipelines.store import Store, frame_bytes, node_folder, replace_file
+
+_LINES = [*LOGS.columns, "seq"]
+
+
+def merge(store: Store, progress: Callable[[str], None] | None = None) -> list[Finished]:
+    """Bring every whole staged input in and remember it; the caller holds the store.
+
+    A run killed anywhere in here is completed by the next call: a node's day merged twice is the same.
+    """
+    staged = Finished.all(store.path / "staging")
+    if not staged:
+        return []
+    names = _learn_addresses(store, staged)
+    samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
+    for number, ((node, day), sources) in enumerate(sorted(samples.items())):
+        if progress:
+            progress(f"writing {node} ({number + 1} of {len(samples)} node-days)")
+        cells = store.day_cells(node, day)
+        for source in sources:
+            _add(cells, store, source)
+        store.merge_day(node, day, cells)
+    for (node, day), sources in sorted(lines.items()):
+        _merge_lines(store, node, day, sources)
+    _merge_gpus(store, staged, names)
+    for address in names:  # all it had is under its name now
+        for kind in ("panels", "logs"):
+            shutil.rmtree(store.path / kind / node_folder(address), ignore_errors=True)
+    for finished in staged:
+        replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
+    for finished in staged:
+        shutil.rmtree(finished.folder)
+    return staged
+
+
+Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name
+
+
+def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str) -> dict[Key, list[Source]]:
+    """Which inputs have something for which node's day."""
+    plan: defaultdict[Key, list[Source]] = defaultdict(list)
+    for finished in staged:
+        for node, day in finished.keys(kind):
+            target = names.get(node, node) if node in finished.unsettled or kind == "logs" else node
+            plan[target, day].append((finished, (node, day)))
+    days = store.days if kind == "samples" else store.log_days
+    for node, target in names.items():
+        for day in days(node):
+            plan[target, day].append((None, (node, day)))
+    return plan
+
+
+def _learn_addresses(store: Store, staged: list[Finished]) -> dict[str, str]:
+    """Addresses that are known to be one node: an exporter that names the node and is scraped there said so."""
+    path = store.path / "addresses.json"
+    known: defaultdict[str, set[str]] = defaultdict(set)
+    if path.exists():
+        known.update({address: set(nodes) for address, nodes in json.loads(path.read_bytes()).items()})
+    for finished in staged:
+        for address, nodes in finished.addresses.items():
+            known[address].update(nodes)
+    said = {address: sorted(nodes) for address, nodes in sorted(known.items())}
+    replace_file(path, json.dumps(said).encode())
+    return {address: nodes[0] for address, nodes in said.items() if len(nodes) == 1 and nodes[0] != address}
+
+
+def _add(cells: Cells, store: Store, source: Source) -> None:
+    finished, (node, day) = source
+    if finished is not None:
+        for series, times, values in finished.samples((node, day)):
+            cells.add(series, times, values)
+        return
+    held = store.day_cells(node, day)
+    for series in held.names():
+        values, stamps = held.row(series)
+        cells.add(series, stamps[stamps >= 0], values[stamps >= 0])
+
+
+def _merge_lines(store: Store, node: str, day: int, sources: list[Source]) -> None:
+    frames = [_held_lines(store, node, day)]
+    for finished, key in sources:
+        frames.append(_held_lines(store, *key) if finished is None else finished.logs(key))
+    frames = [frame for frame in frames if len(frame)]
+    frame = fold_lines(pd.concat(frames, ignore_index=True).assign(node=node), "max")
+    replace_file(store.logs_path(node, day), frame_bytes(conform(frame, LOGS)[_LINES]))
+
+
+def _held_lines(store: Store, node: str, day: int) -> pd.DataFrame:
+    path = store.logs_path(node, day)
+    return pd.read_parquet(path) if path.exists() else LOGS.empty()
+
+
+def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> None:
+    """The last known address of every GPU; it outlives the GPU's series."""
+    rows: list[dict[Hashable, Any]] = store.gpus().to_dict("records")
+    for finished in staged:
+        for node, gpu, pci, first, last in finished.gpus:
+            rows.append(
+                {
+                    "node": names.get(node, node) if node in finished.unsettled else node,
+                    "gpu": gpu,
+                    "pci": pci,
+                    "first": pd.Timestamp(first, tz="UTC"),
+                    "last": pd.Timestamp(last, tz="UTC"),
+                }
+            )
+    if not rows:
+        return
+    frame = conform(pd.DataFrame(rows), GPUS).sort_values(["node", "gpu", "last", "pci"])
+    frame["node"] = frame["node"].replace(names)
+    frame["pci"] = frame["pci"].replace("", None)
+    folded = frame.groupby(["node", "gpu"], as_index=False).agg({"pci": "last", "first": "min", "last": "max"})
+    replace_file(store.path / "gpus.parquet", frame_bytes(conform(folded, GPUS)))

@@ -1,0 +1,83 @@
+"""VictoriaMetrics' ``/api/v1/export``: one JSON line a series, times in milliseconds.
+
+    {"metric":{"__name__":"up","instance":"n1:9400"},"values":[1,null,2],"timestamps":[1767225600000,...]}
+
+https://docs.victoriametrics.com/#how-to-export-data-in-json-line-format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pipelines.readers.recognise import open_stream
+from pipelines.readers.samples import ReadContext, SampleChunk, clean
+from pipelines.readers.tally import Tally
+
+_BLOCK_BYTES = 8 << 20
+_LONGEST_LINE = 256 << 20  # a series of 15 million samples; longer is no such export
+_MS_LIMIT = 4_102_444_800_000  # 2100-01-01
+
+
+def lines(path: Path, tally: Tally) -> Iterator[bytes]:
+    """The file's lines without their ends; one too long to hold is counted and passed over."""
+    rest: list[bytes] = []
+    size = 0
+    with open_stream(path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            head, *more = block.split(b"\n")
+            rest.append(head)
+            size += len(head)
+            if more:
+                if size <= _LONGEST_LINE:
+                    yield b"".join(rest)
+                yield from more[:-1]
+                rest, size = [more[-1]], len(more[-1])
+            if size > _LONGEST_LINE and rest:
+                tally.drop("line too long")
+                rest = []
+        if size <= _LONGEST_LINE:
+            yield b"".join(rest)
+
+
+def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk]:
+    """The samples of a file of export lines; a broken line is counted as one."""
+    for line in lines(path, tally):
+        if not line or line.isspace():
+            continue
+        try:
+            entry = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            tally.drop("broken line")
+            continue
+        chunk = parse(entry, tally, context)
+        if chunk is not None:
+            yield chunk
+
+
+def parse(entry: Any, tally: Tally, context: ReadContext) -> SampleChunk | None:
+    """One line's samples."""
+    try:
+        labels, values, stamps = entry["metric"], entry["values"], entry["timestamps"]
+        if len(values) != len(stamps):
+            tally.drop("values and timestamps differ in number", max(len(values), len(stamps)))
+            return None
+        held = np.array(values, dtype=np.float64)
+        times = np.array(stamps, dtype=np.int64)
+        shaped = held.ndim == 1 and times.ndim == 1 and all(isinstance(value, str) for value in labels.values())
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        shaped = False
+    if not shaped:
+        tally.drop("line of another shape")
+        return None
+    blank = values.count(None)
+    if blank:
+        tally.drop("null", blank)
+        there = np.array([value is not None for value in values])
+        held, times = held[there], times[there]
+    times = np.clip(times, -_MS_LIMIT, 2 * _MS_LIMIT) * 1_000_000
+    return clean(labels, times, held, tally, context.latest_ns)
