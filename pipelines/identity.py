@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from features.tables import Series
+import pandas as pd
+
+from features.tables import GPUS, Series, conform
 from pipelines.config import IngestSettings
 
 _NULLS = frozenset({"", "<<<NULL>>>", "null", "None", "N/A", "unknown"})  # what exporters write for "no value"
@@ -98,6 +100,16 @@ def metric_text(name: str, labels: Mapping[str, str]) -> str:
         )
     )
     return f"{name}{{{','.join(quoted)}}}"
+
+
+def last_known(rows: Sequence[Mapping[Hashable, object]]) -> pd.DataFrame:
+    """GPUS: every GPU once, with the address it was last seen at."""
+    if not rows:
+        return GPUS.empty()
+    frame = conform(pd.DataFrame(list(rows)), GPUS).sort_values(["node", "gpu", "last", "pci"])
+    frame["pci"] = frame["pci"].replace("", None)
+    folded = frame.groupby(["node", "gpu"], as_index=False).agg({"pci": "last", "first": "min", "last": "max"})
+    return conform(folded, GPUS)
 
 
 class Identifier:

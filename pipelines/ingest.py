@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,17 +19,20 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pandas as pd
 
 from features.settings import to_nanoseconds
-from features.tables import ForeshockError, InputError, UsageError, to_ns, to_time
+from features.tables import SESSIONS, ForeshockError, InputError, UsageError, conform, to_ns, to_time
 from pipelines.config import Config
+from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier
 from pipelines.merging import merge
+from pipelines.readers import prometheus_api
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.metrics import READERS, TORN, read_head, recognise_metrics
 from pipelines.readers.samples import ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
+from pipelines.readers.tickets import read_incidents, read_sessions
 from pipelines.staging import Staged, tally_record
-from pipelines.store import Store
+from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 
 _DAY = timedelta(days=1)
 Progress = Callable[[str], None]
@@ -102,9 +106,11 @@ def ingest(
             _take(store, path, "metrics", options, report)
         for path in _files(logs, report):
             _take(store, path, "logs", options, report)
-        if prometheus is not None:
-            _pull(store, prometheus, options, report)
-        merge(store, progress)
+        try:
+            if prometheus is not None:
+                _pull(store, prometheus, options, report)
+        finally:
+            merge(store, progress)  # what was read whole is kept when the server breaks off
         _tables(store, sessions, incidents, report)
     return report.finish(store)
 
@@ -327,8 +333,52 @@ def _log_context(options: _Options) -> LogContext:
 
 
 def _pull(store: Store, server: Prometheus, options: _Options, report: _Report) -> None:
-    raise NotImplementedError
+    """A span of a running server, a day at a time; days that were whole when a run broke off are not pulled again."""
+    if server.end <= server.start:
+        raise UsageError("--end is not after --start")
+    whole = Tally()
+    asked = prometheus_api.Server(server.url, server.headers)
+    for low, high in _day_pieces(to_ns(server.start), to_ns(server.end)):
+        said = json.dumps([server.url, server.match, low, high]).encode()
+        digest = hashlib.sha256(said + options.digest()).hexdigest()
+        done = store.path / "staging" / digest / "done.json"
+        if done.exists():
+            record = json.loads(done.read_bytes())["record"]
+            whole.add(Tally(record["read"], record["ok"], Counter(record["rejected"]), Counter(record["noted"])))
+            continue
+        report.say(f"pulling {to_time(low)} to {to_time(high)} from {server.url}")
+        tally = Tally()
+        staged = Staged(done.parent, store.step_ns, options.config.ingest.memory_bytes)
+        chunks = prometheus_api.fetch(asked, low, high, server.match, tally)
+        stage_chunks(chunks, Identifier(options.config.ingest, options.node), staged, tally)
+        staged.finish(tally_record(server.url, "prometheus-api", tally))
+        whole.add(tally)
+    report.inputs.append({**tally_record(server.url, "prometheus-api", whole), "already": False})
+
+
+def _day_pieces(start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+    low = start_ns
+    while low < end_ns:
+        high = min((low // DAY_NS + 1) * DAY_NS, end_ns)
+        yield low, high
+        low = high
 
 
 def _tables(store: Store, sessions: Path | None, incidents: Path | None, report: _Report) -> None:
-    pass
+    """Sessions and incidents beside those the store has; a later file's row replaces an earlier one's."""
+    for path, name, read, table, held in (
+        (sessions, "sessions", read_sessions, SESSIONS, store.sessions),
+        (incidents, "incidents", read_incidents, INCIDENTS, store.incidents),
+    ):
+        if path is None:
+            continue
+        try:
+            frame = read(path)
+        except InputError as error:
+            report.errors.append(str(error))
+            continue
+        both = pd.concat([part for part in (held(), frame) if len(part)] or [frame], ignore_index=True)
+        both = both.drop_duplicates(list(table.key), keep="last").sort_values(list(table.key), ignore_index=True)
+        replace_file(store.path / f"{name}.parquet", frame_bytes(conform(both, table)))
+        tally = Tally(len(frame), len(frame))
+        report.inputs.append({**tally_record(str(path), f"{name}-csv", tally), "already": False})

@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from features.tables import GPUS, LOGS, conform
+from features.tables import LOGS, conform
 from pipelines.grid import Cells
+from pipelines.identity import last_known
 from pipelines.staging import Finished, Key, fold_lines
 from pipelines.store import Store, frame_bytes, node_folder, replace_file
 
@@ -67,16 +68,14 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
 
 def _learn_addresses(store: Store, staged: list[Finished]) -> dict[str, str]:
     """Addresses that are known to be one node: an exporter that names the node and is scraped there said so."""
-    path = store.path / "addresses.json"
     known: defaultdict[str, set[str]] = defaultdict(set)
-    if path.exists():
-        known.update({address: set(nodes) for address, nodes in json.loads(path.read_bytes()).items()})
+    known.update({address: set(nodes) for address, nodes in store.address_book().items()})
     for finished in staged:
         for address, nodes in finished.addresses.items():
             known[address].update(nodes)
     said = {address: sorted(nodes) for address, nodes in sorted(known.items())}
-    replace_file(path, json.dumps(said).encode())
-    return {address: nodes[0] for address, nodes in said.items() if len(nodes) == 1 and nodes[0] != address}
+    replace_file(store.path / "addresses.json", json.dumps(said).encode())
+    return store.addresses()
 
 
 def _add(cells: Cells, store: Store, source: Source) -> None:
@@ -108,6 +107,8 @@ def _held_lines(store: Store, node: str, day: int) -> pd.DataFrame:
 def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> None:
     """The last known address of every GPU; it outlives the GPU's series."""
     rows: list[dict[Hashable, Any]] = store.gpus().to_dict("records")
+    for row in rows:
+        row["node"] = names.get(row["node"], row["node"])
     for finished in staged:
         for node, gpu, pci, first, last in finished.gpus:
             rows.append(
@@ -121,8 +122,4 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
             )
     if not rows:
         return
-    frame = conform(pd.DataFrame(rows), GPUS).sort_values(["node", "gpu", "last", "pci"])
-    frame["node"] = frame["node"].replace(names)
-    frame["pci"] = frame["pci"].replace("", None)
-    folded = frame.groupby(["node", "gpu"], as_index=False).agg({"pci": "last", "first": "min", "last": "max"})
-    replace_file(store.path / "gpus.parquet", frame_bytes(conform(folded, GPUS)))
+    replace_file(store.path / "gpus.parquet", frame_bytes(last_known(rows)))

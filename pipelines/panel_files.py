@@ -113,8 +113,8 @@ def read_values(path: Path) -> tuple[list[Series], NDArray[np.float64]]:
     titles = [name for name in file.schema_arrow.names if "|" in name]
     table = file.read_row_group(0, columns=titles, use_threads=False)
     values = np.empty((len(titles), file.metadata.num_rows))
-    for row, title in enumerate(titles):
-        values[row] = table.column(title).chunk(0).to_numpy()
+    for row, column in enumerate(table.itercolumns()):
+        values[row] = column.chunk(0).to_numpy()
     return [split_name(title) for title in titles], values
 
 

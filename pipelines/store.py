@@ -251,6 +251,16 @@ class Store:
         """Which GPU was seen at which PCI address, the last known one: GPUS."""
         return read_frame(self.path / "gpus.parquet", GPUS)
 
+    def address_book(self) -> dict[str, list[str]]:
+        """Scraped addresses and every node that was named in series scraped there."""
+        path = self.path / "addresses.json"
+        book: dict[str, list[str]] = json.loads(path.read_bytes()) if path.exists() else {}
+        return book
+
+    def addresses(self) -> dict[str, str]:
+        """Addresses that are one node's; one with series of several nodes (kube-state-metrics) is none's."""
+        return {address: nodes[0] for address, nodes in self.address_book().items() if len(nodes) == 1}
+
     def sessions(self) -> pd.DataFrame:
         """Tries of training jobs: SESSIONS."""
         return read_frame(self.path / "sessions.parquet", SESSIONS)
@@ -325,7 +335,7 @@ class Store:
         return whole.hexdigest()
 
     def merge_day(self, node: str, day: int, cells: Cells) -> None:
-        """Write a node's day, with what the store held of it already in."""
+        """Write a node's day; ``cells`` come from `day_cells` and hold what the store held."""
         replace_file(self.panel_path(node, day), write_day(cells, self.step_ns))
 
     def day_cells(self, node: str, day: int) -> Cells:

@@ -52,3 +52,12 @@ class Tally:
         """Count n records as read and not kept."""
         self.read += n
         self.reject(reason, n)
+
+    def add(self, other: Tally) -> None:
+        """Take over another's counts."""
+        self.read += other.read
+        self.ok += other.ok
+        self.rejected.update(other.rejected)
+        self.noted.update(other.noted)
+        for sentence in other.hints:
+            self.hint(sentence)
