@@ -1,0 +1,231 @@
+"""Kernel lines to XID events: every form the NVIDIA driver writes, floods folded, lost GPUs found without an XID."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from features import catalogue
+from features.folding import LOST_WITHOUT_XID, fold, place
+from features.tables import EVENTS, conform
+
+# NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a b, Graphics Exception
+# NVRM: Xid (0000:03:00): 14, Channel 00000001
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,24})(?: GPU-I:(\d{1,3}))?(?: GPU-CI:(\d{1,3}))?\): "
+    r"(\d{1,5})(?!\d)(?:, *)?(.*)",
+    re.DOTALL,
+)
+# nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 32
+_SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]{4,24})\): (\d{1,7})(?!\d)(?:, *)?(.*)", re.DOTALL)
+# pid=9962, name=python, ...   pid='<unknown>', name=<unknown>, ...   pid=1659,
+_PROCESS = re.compile(r"pid=(?:'[^']{0,64}'|[^,]{0,64})(?:, *|$)(?:name=[^,]{0,256}(?:, *|$))?")
+# NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 ...)
+# NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x0000000a]      before R575
+_NVLINK = re.compile(
+    r"([A-Z][A-Z0-9_]{1,40}) +(Non-?fatal|Fatal) +XC ?-?\d{1,4} +i ?-?\d{1,4} +Link +(-?\d{1,4})"
+    r"(?: *[(\[](0x[0-9a-fA-F]{1,8}))?",
+    re.IGNORECASE,
+)
+_FATAL = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
+_LINK = re.compile(r"\bLink +(-?\d{1,4})\b")
+# GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)      older: changed to 0x2 (...)
+_RECOVERY = re.compile(r"recovery action changed (?:from 0x[0-9a-fA-F]+ \([^)]*\) )?to 0x[0-9a-fA-F]+ \(([^)]*)\)")
+# NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
+_LOST = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?([0-9a-fA-F:]{7,16}(?:\.[0-7])?): GPU has fallen off the bus")
+# NVRM: The NVIDIA GPU 0000:5a:00.0 / NVRM: (PCI ID: 10de:1234) installed in this system has / NVRM: fallen off ...
+_NAMED = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-fA-F:]{7,16}(?:\.[0-7])?)")
+_GONE = re.compile(r"fallen off the bus and is not responding")
+# NVRM: GPU at PCI:0000:c1:00: GPU-6f0d...      which UUID is where
+_PLACE = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]{4,24}): (GPU-[0-9a-fA-F-]{8,40})")
+_PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})(?:\.[0-7])?")
+_TARGET = (
+    r"(?:^|[^a-z])s?xids?(?:[^a-z]|$)|fallen off the bus|recovery action changed|nvrm: the nvidia gpu"
+    r"|\(pci id: [0-9a-f:]+\) installed"
+)
+_TARGET_METRIC = re.compile(r"(?:^|_)s?xid(?:s|_|$)", re.IGNORECASE)
+
+# What an export calls the stream when it does not name the program that wrote the line
+SILENT_SOURCES = frozenset({"", "syslog", "messages", "journal", "journald", "file", "docker_logs", "varlogs", "stdin"})
+MOST_DETAIL = 400  # characters of a line that an event keeps; the driver's own are shorter
+LOST_LINES_GAP = pd.Timedelta(seconds=1)  # the three lines of a loss come within a second
+
+
+class Line(NamedTuple):
+    """What one line says."""
+
+    pci: str
+    xid: int | None
+    severity: str
+    detail: str
+    mig: str
+    link: int | None
+    kind: str
+
+
+def pci(text: str) -> str:
+    """The canonical address ``dddd:bb:dd`` of any way to write it; "" when it is none."""
+    found = _PCI.fullmatch(text.strip().removeprefix("PCI:"))
+    if not found:
+        return ""
+    domain = (found[1] or "0").lstrip("0").rjust(4, "0")
+    return f"{domain}:{found[2]:0>2}:{found[3]:0>2}".lower()
+
+
+def is_target_line(messages: pd.Series) -> pd.Series:
+    """True for lines that name an XID, a lost GPU or a recovery action: they are what is predicted, never a feature."""
+    return messages.str.contains(_TARGET, case=False, regex=True, na=False).astype(bool)
+
+
+def is_target_metric(name: str) -> bool:
+    """Whether a metric counts or holds XIDs."""
+    return bool(_TARGET_METRIC.search(name.split("{", 1)[0]))
+
+
+def read_line(message: str) -> Line | str | None:
+    """What a line says of a GPU's or switch's error.
+
+    Returns
+    -------
+    Line, str or None
+        A word for what is wrong with it ("malformed", "zero") when it speaks of an XID that can't be read; None when
+        it speaks of none.
+    """
+    if found := _XID.search(message):
+        address, instance, compute, number, rest = found.groups()
+        return _xid_line(pci(address), int(number), _mig(instance, compute), rest)
+    if found := _SXID.search(message):
+        address, number, rest = found.groups()
+        rest = " ".join(rest[:MOST_DETAIL].split())
+        detail = f"SXid {number}: {rest}" if rest else f"SXid {number}"
+        return Line(pci(address), None, _severity(rest), detail, "", _link(rest), catalogue.kind(None))
+    if found := _LOST.search(message):
+        return _lost(found[1])
+    if _GONE.search(message) and (found := _NAMED.search(message)):
+        return _lost(found[1])
+    return "malformed" if re.search(r"\bS?Xid\b", message) else None
+
+
+def decode(logs: pd.DataFrame, gpus: pd.DataFrame, counts: Counter[str] | None = None) -> pd.DataFrame:
+    """Events of a table of logs, repeats folded, in time order.
+
+    Parameters
+    ----------
+    logs
+        Frame of `LOGS`; only lines that the kernel wrote, or whose export does not say who did, are believed.
+    gpus
+        Frame of `GPUS`: which UUID was last seen at which address.
+    counts
+        Filled with lines that speak of an XID and gave no event, by reason.
+
+    Returns
+    -------
+    DataFrame
+        Frame of `EVENTS`.
+    """
+    counts = Counter() if counts is None else counts
+    lines = logs[is_target_line(logs["message"])] if len(logs) else logs
+    if lines.empty:
+        return EVENTS.empty()
+    read = {text: read_line(text) for text in lines["message"].unique()}
+    believed = lines["kernel"] | lines["source"].isin(SILENT_SOURCES)
+    for text, number in zip(lines.loc[~believed, "message"], lines.loc[~believed, "count"], strict=True):
+        counts["quoted by a program"] += int(number) if isinstance(read[text], Line) else 0
+    lines = lines[believed]
+    for text, number in zip(lines["message"], lines["count"], strict=True):
+        if isinstance(reason := read[text], str):
+            counts[reason] += int(number)
+    rows = [*_rows(lines, read), *_three_lines(lines)]
+    if not rows:
+        return EVENTS.empty()
+    events = conform(pd.DataFrame(rows), EVENTS)
+    return fold(place(events, gpus, _places(lines)))
+
+
+def recovery_action(detail: str) -> str:
+    """The action an XID 154 asks for, "" when its line does not say."""
+    found = _RECOVERY.search(detail)
+    return found[1] if found else ""
+
+
+def _xid_line(address: str, code: int, mig: str, rest: str) -> Line | str:
+    if not address:
+        return "malformed"
+    if code == 0:
+        return "zero"
+    process = _PROCESS.match(rest)
+    detail = " ".join((rest[process.end() :] if process else rest)[:MOST_DETAIL].split())
+    if code == 154:  # it describes the incident it belongs to
+        return Line(address, code, "", detail if _RECOVERY.search(detail) else "", mig, None, catalogue.kind(code))
+    if code in catalogue.NVLINK:
+        return _nvlink_line(address, code, mig, detail)
+    return Line(address, code, "", detail, mig, None, catalogue.kind(code))
+
+
+def _nvlink_line(address: str, code: int, mig: str, detail: str) -> Line:
+    found = _NVLINK.search(detail)
+    if not found:
+        return Line(
+            address, code, _severity(detail), detail, mig, _link(detail), catalogue.kind(code, _severity(detail))
+        )
+    unit, severity, link, register = found.groups()
+    severity = "Fatal" if severity.lower() == "fatal" else "Nonfatal"
+    sub_code = f" sub-code {(int(register, 16) >> 20) & 0x3F}" if register and unit.startswith("NETIR_LINK") else ""
+    rest = f" {detail[found.start(4) - 1 :]}" if register else ""
+    number = int(link) if int(link) >= 0 else None
+    return Line(address, code, severity, f"{unit}{sub_code}{rest}", mig, number, catalogue.kind(code, severity, unit))
+
+
+def _lost(address: str) -> Line:
+    return Line(pci(address), 79, "", LOST_WITHOUT_XID, "", None, catalogue.kind(79))
+
+
+def _mig(instance: str | None, compute: str | None) -> str:
+    parts = [f"gi={int(instance)}" if instance else "", f"ci={int(compute)}" if compute else ""]
+    return " ".join(part for part in parts if part)
+
+
+def _severity(text: str) -> str:
+    found = _FATAL.search(text)
+    return "" if not found else "Nonfatal" if found[1] else "Fatal"
+
+
+def _link(text: str) -> int | None:
+    found = _LINK.search(text)
+    return int(found[1]) if found and int(found[1]) >= 0 else None
+
+
+def _rows(lines: pd.DataFrame, read: dict[str, Line | str | None]) -> Iterator[dict[str, Any]]:
+    columns = (lines[name] for name in ("node", "time", "message", "count"))
+    for node, time, message, count in zip(*columns, strict=True):
+        line = read[message]
+        if isinstance(line, Line):
+            yield {"node": node, "time": time, "last": time, "count": count, "origin": "log"} | line._asdict()
+
+
+def _three_lines(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Losses told in three lines of their own: the first names the GPU, the last says it is gone."""
+    message = lines["message"]
+    names = message.str.contains("NVRM: The NVIDIA GPU", regex=False)
+    gone = lines[message.str.contains(_GONE.pattern) & ~names]
+    named = lines[names] if len(gone) else gone
+    for node, time in zip(gone["node"], gone["time"], strict=True):
+        near = named[(named["node"] == node) & ((named["time"] - time).abs() <= LOST_LINES_GAP)]
+        for text, first in zip(near["message"], near["time"], strict=True):
+            if found := _NAMED.search(text):
+                line = _lost(found[1])._asdict()
+                yield {"node": node, "time": min(first, time), "last": time, "count": 1, "origin": "log"} | line
+
+
+def _places(lines: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """UUIDs by node and address, as the driver tells them beside an XID."""
+    told = lines[lines["message"].str.contains("NVRM: GPU at PCI:", regex=False)]
+    out = {}
+    for node, message in zip(told["node"], told["message"], strict=True):
+        if found := _PLACE.search(message):
+            out[node, pci(found[1])] = found[2]
+    return out
