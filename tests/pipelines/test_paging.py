@@ -1,0 +1,86 @@
+"""One incident, one page."""
+
+from datetime import timedelta
+from typing import Any
+
+from pipelines.config import ScoringSettings
+from pipelines.paging import FLEET, Alert, advance
+
+STRIDE = 300_000_000_000
+SETTINGS = ScoringSettings(hold_off=timedelta(minutes=60), clear_windows=3, clear_ratio=0.8, fleet_share=0.3)
+
+
+def row(node: str, score: float | None) -> dict[str, Any]:
+    alarm = score is not None and score >= 1
+    return {"node": node, "score": score, "alarm": alarm, "threshold": 0.5, "suspect_gpu": "GPU-1", "reasons": []}
+
+
+def run(*scores: float | None, settings: ScoringSettings = SETTINGS) -> list[dict[str, Alert]]:
+    """The alerts after each window of one node among nine calm ones."""
+    alerts: dict[str, Alert] = {}
+    seen = []
+    for number, score in enumerate(scores, 1):
+        rows = [row("n1", score), *(row(f"calm{i}", 0.1) for i in range(9))]
+        alerts = advance(alerts, rows, number * STRIDE, settings)
+        seen.append(alerts)
+    return seen
+
+
+def test_a_calm_node_has_no_alert() -> None:
+    assert run(0.2, 0.99)[-1] == {}
+
+
+def test_a_node_over_the_threshold_for_long_is_one_alert() -> None:
+    names = {after["n1"].alert for after in run(1.0, 1.5, 1.2)}
+    assert names == {"19700101T000500Z-n1"}
+
+
+def test_an_alert_keeps_its_highest_score_and_its_last_window() -> None:
+    found = run(1.0, 1.5, 1.2)[-1]["n1"]
+    assert (found.score, found.start, found.last) == (1.5, STRIDE, 3 * STRIDE)
+
+
+def test_a_score_just_under_the_threshold_does_not_close_it() -> None:
+    assert run(1.0, 0.9, 0.9, 0.9, 0.9)[-1]["n1"].end == 0
+
+
+def test_enough_calm_windows_in_a_row_close_it() -> None:
+    seen = run(1.0, 0.1, 0.1, 0.9, 0.1, 0.1, 0.1)
+    assert [after["n1"].end for after in seen] == [0, 0, 0, 0, 0, 0, 7 * STRIDE]
+
+
+def test_a_window_without_a_score_is_not_calm() -> None:
+    assert run(1.0, None, None, None, None)[-1]["n1"].end == 0
+
+
+def test_within_the_hold_off_it_is_opened_again_not_anew() -> None:
+    seen = run(1.0, 0.1, 0.1, 0.1, 1.2)
+    assert seen[-1]["n1"].alert == seen[0]["n1"].alert
+    assert seen[-1]["n1"].end == 0
+
+
+def test_after_the_hold_off_it_is_a_new_alert() -> None:
+    seen = run(1.0, *[0.1] * 11, 1.2)
+    assert seen[-1]["n1"].alert == "19700101T010500Z-n1"
+
+
+def test_too_much_of_the_fleet_is_one_alert_and_opens_none_for_a_node() -> None:
+    rows = [row(f"n{i}", 1.5 if i < 4 else 0.1) for i in range(10)]
+    after = advance({}, rows, STRIDE, SETTINGS)
+    assert set(after) == {FLEET}
+    assert after[FLEET].reasons[0]["text"] == "4 of 10 nodes are over the threshold at once; the model is suspect"
+
+
+def test_of_two_nodes_one_is_not_the_fleet() -> None:
+    assert set(advance({}, [row("n1", 1.5), row("n2", 0.1)], STRIDE, SETTINGS)) == {"n1"}
+
+
+def test_an_open_alert_goes_on_while_the_fleet_is_odd() -> None:
+    before = advance({}, [row("n0", 1.5), *(row(f"n{i}", 0.1) for i in range(1, 10))], STRIDE, SETTINGS)
+    after = advance(before, [row(f"n{i}", 1.5) for i in range(10)], 2 * STRIDE, SETTINGS)
+    assert set(after) == {"n0", FLEET}
+    assert after["n0"].last == 2 * STRIDE
+
+
+def test_a_silenced_node_s_alert_is_marked() -> None:
+    assert advance({}, [row("n1", 1.5)], STRIDE, SETTINGS, silenced={"n1"})["n1"].silenced
