@@ -1,0 +1,113 @@
+"""What a node has been through: earlier incidents, exclusions from jobs, signs of wear.
+
+Only what lies strictly before the window's start counts, and of an incident only its first line: a flood that is
+still running is never its own precursor, and nothing here moves when later lines come in. Times are as
+``log(1 + seconds)``, counts as ``log(1 + n)``; what lies further back than a week is as good as never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import names
+from features.tables import to_time
+from features.windows import as_ns
+
+_WEEK_NS = 7 * 86_400 * 1_000_000_000
+_HOUR_NS = 3600 * 1_000_000_000
+
+WHAT = (
+    "since_incident",  # of this node, any kind the preset counts
+    "incidents_7d",
+    "since_event",  # any decoded event of hardware, application or unknown kind
+    "events_7d",
+    "degradation_1h",  # remaps and contained errors, in the hour up to the window's end: signs, not targets
+    "degradation_7d",
+    "since_exclusion",  # a job started again without the node
+    "exclusions_7d",
+)
+COLUMNS = tuple(names.column("history", what) for what in WHAT)
+
+
+def columns(
+    windows: pd.DataFrame, failures: pd.DataFrame, events: pd.DataFrame, sessions: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """`COLUMNS` for every window, float32, in the windows' order and with their index."""
+    incidents = _times_by_node(_exploded(failures))
+    wear = events["kind"] == "degradation" if len(events) else np.zeros(0, dtype=bool)
+    told = _times_by_node(events[~wear & (events["kind"] != "metadata")]) if len(events) else {}
+    worn = _times_by_node(events[wear]) if len(events) else {}
+    shut = _times_by_node(_excluded(sessions)) if sessions is not None and len(sessions) else {}
+    start, end = as_ns(windows["start"]), as_ns(windows["end"])
+    out = np.empty((len(windows), len(WHAT)), dtype=np.float32)
+    codes, found = pd.factorize(windows["node"])
+    for code, node in enumerate(found):
+        rows = np.flatnonzero(codes == code)
+        begin, over = start[rows], end[rows]
+        out[rows] = np.column_stack(
+            [
+                _since(incidents.get(node), begin),
+                _count(incidents.get(node), begin - _WEEK_NS, begin),
+                _since(told.get(node), begin),
+                _count(told.get(node), begin - _WEEK_NS, begin),
+                _count(worn.get(node), over - _HOUR_NS, over),
+                _count(worn.get(node), begin - _WEEK_NS, begin),
+                _since(shut.get(node), begin),
+                _count(shut.get(node), begin - _WEEK_NS, begin),
+            ]
+        )
+    return pd.DataFrame(out, index=windows.index, columns=list(COLUMNS))
+
+
+def _times_by_node(frame: pd.DataFrame) -> Mapping[str, NDArray[np.int64]]:
+    """Ascending times of each node's rows."""
+    return {str(node): np.sort(as_ns(rows["time"])) for node, rows in frame.groupby("node")} if len(frame) else {}
+
+
+def _exploded(failures: pd.DataFrame) -> pd.DataFrame:
+    """One row a failure and node it touched."""
+    pairs = [
+        (str(node), pd.Timestamp(time))
+        for first, others, time in zip(failures["node"], failures["nodes"], failures["time"], strict=True)
+        for node in {first, *(others if isinstance(others, (list, tuple)) else ())}
+    ]
+    return _frame(pairs)
+
+
+def _excluded(sessions: pd.DataFrame) -> pd.DataFrame:
+    """One row a node and attempt that began without it."""
+    pairs = [
+        (str(node), pd.Timestamp(started))
+        for nodes, started in zip(sessions["excluded"], sessions["started"], strict=True)
+        if not pd.isna(started) and isinstance(nodes, (list, tuple))
+        for node in nodes
+    ]
+    return _frame(pairs)
+
+
+def _frame(pairs: list[tuple[str, pd.Timestamp]]) -> pd.DataFrame:
+    nodes = [node for node, _ in pairs]
+    times = pd.DatetimeIndex([time for _, time in pairs] or [to_time(0)])[: len(pairs)]
+    return pd.DataFrame({"node": nodes, "time": times})
+
+
+def _since(times: NDArray[np.int64] | None, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """log(1 + seconds) from the last time before ``at``; a week when there is none."""
+    past = np.full(len(at), _WEEK_NS, dtype=np.int64)
+    if times is not None and len(times):
+        last = np.searchsorted(times, at, side="left") - 1
+        some = last >= 0
+        past[some] = np.minimum(_WEEK_NS, at[some] - times[last[some]])
+    return np.log1p(past / 1e9)
+
+
+def _count(times: NDArray[np.int64] | None, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+    """log(1 + how many times lie in ``[low, high)``)."""
+    if times is None or not len(times):
+        return np.zeros(len(low))
+    inside = np.searchsorted(times, high, side="left") - np.searchsorted(times, low, side="left")
+    return np.log1p(inside.astype(np.float64))

@@ -1,0 +1,255 @@
+"""The roof: tables in, Matrix out. It joins what the other rooms make and adds nothing of its own.
+
+A row is made in two steps. `node_rows` needs one node's samples only and can be cached and done anywhere;
+`join` looks across nodes (peers) and back (history), on the small rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import history, labels, log_columns, meaning, names, peers, phase, presence, signals
+from features.panel import clean
+from features.settings import Calculators, FeatureSettings, LabelSettings, to_nanoseconds
+from features.tables import Matrix, Panel, Series
+from features.templates import Templates
+from features.windows import as_ns
+
+OVER_GPUS = ("gpu_max", "gpu_min", "gpu_spread")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Past(NamedTuple):
+    """What is known of the nodes beside samples and lines."""
+
+    failures: pd.DataFrame
+    events: pd.DataFrame
+    sessions: pd.DataFrame | None = None
+
+
+class Lines(NamedTuple):
+    """Masked log lines, frozen templates, and the nodes that have ever logged anything."""
+
+    lines: pd.DataFrame
+    templates: Templates
+    heard: Collection[str] = ()
+
+
+def reach(settings: FeatureSettings) -> int:
+    """How far before its end a stateless row looks, in nanoseconds: the window, and staleness before it."""
+    return to_nanoseconds(settings.window.length) + to_nanoseconds(settings.panel.staleness)
+
+
+def cover(raw: Panel, start_ns: int, end_ns: int, step_ns: int) -> Panel:
+    """The panel over exactly the cells of ``[start_ns, end_ns)``, unknown where it has none."""
+    times = np.arange(-(-start_ns // step_ns) * step_ns, end_ns, step_ns, dtype=np.int64)
+    if np.array_equal(times, raw.times):
+        return raw
+    values = np.full((len(raw.series), len(times)), np.nan)
+    into = np.searchsorted(times, raw.times)
+    held = into < len(times)
+    held[held] &= times[into[held]] == raw.times[held]
+    values[:, into[held]] = raw.values[:, held]
+    return Panel(raw.node, times, raw.series, values)
+
+
+def node_rows(
+    raw: Panel,
+    ends_ns: NDArray[np.int64],
+    settings: FeatureSettings,
+    known: presence.Roster,
+    *,
+    step_ns: int,
+    tally: Counter[str] | None = None,
+) -> pd.DataFrame:
+    """Stateless columns of one node: its metrics, what is missing, what its job does.
+
+    Parameters
+    ----------
+    raw
+        Values as exported, from `reach` before the first end on; what it lacks is unknown.
+    ends_ns
+        Ends of the windows, multiples of the grid's step, nanoseconds since 1970.
+    tally
+        See `features.panel.clean`.
+
+    Returns
+    -------
+    DataFrame
+        float32, indexed by (node, end); the columns in the order of their names.
+    """
+    whole = cover(raw, int(ends_ns.min()) - reach(settings), int(ends_ns.max()), step_ns)
+    tidy = clean(whole, settings.panel, tally)
+    starts = np.searchsorted(tidy.times, ends_ns - to_nanoseconds(settings.window.length)).astype(np.int64)
+    stops = np.searchsorted(tidy.times, ends_ns).astype(np.int64)
+    parts: list[tuple[list[str], NDArray[np.float32]]] = [
+        (list(presence.COLUMNS), presence.columns(whole, ends_ns, settings, known)),
+        (list(phase.COLUMNS), phase.columns(tidy, ends_ns, settings)),
+    ]
+    for kind, calculators in (("gauge", settings.signals.gauge), ("counter", settings.signals.counter)):
+        rows = [row for row, one in enumerate(tidy.series) if meaning.kind(one.metric, settings.panel) == kind]
+        if rows and calculators:
+            parts.append(_signals(tidy, rows, starts, stops, calculators, step_ns=step_ns))
+    titles = [title for part, _ in parts for title in part]
+    values = np.concatenate([block for _, block in parts], axis=1)
+    order = sorted(range(len(titles)), key=titles.__getitem__)
+    return pd.DataFrame(values[:, order], index=index_of(raw.node, ends_ns), columns=[titles[at] for at in order])
+
+
+def index_of(node: str, ends_ns: NDArray[np.int64]) -> pd.MultiIndex:
+    """Rows' identity: the node and each window's end."""
+    ends = pd.DatetimeIndex(ends_ns, dtype="datetime64[ns]").tz_localize("UTC")
+    return pd.MultiIndex.from_arrays([pd.Index([node] * len(ends), dtype="str"), ends], names=["node", "end"])
+
+
+def _signals(
+    tidy: Panel,
+    rows: list[int],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    calculators: Calculators,
+    *,
+    step_ns: int,
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Columns of the panel's rows of one kind: a node's own series as they are, GPUs' series over the GPUs."""
+    values = tidy.values[rows]
+    parts, out = signals.columns(values, starts, stops, calculators, step_ns=step_ns)
+    out[np.isinf(out)] = np.nan
+    series = [tidy.series[row] for row in rows]
+    own = [at for at, one in enumerate(series) if not one.gpu]
+    titles = [names.column(series[at].metric, calculator=part) for at in own for part in parts]
+    blocks = [out[own].transpose(1, 0, 2).reshape(len(starts), -1)]
+    for metric, members in _by_metric(series).items():
+        of_gpus = out[members]
+        high, low = np.fmax.reduce(of_gpus, axis=0), np.fmin.reduce(of_gpus, axis=0)
+        spread = high - low
+        spread[(~np.isnan(of_gpus)).sum(axis=0) < 2] = np.nan
+        titles += [names.column(metric, step, calculator=part) for step in OVER_GPUS for part in parts]
+        blocks += [high, low, spread]
+    whole = np.concatenate(blocks, axis=1)
+    return titles, np.clip(whole, -_LARGEST, _LARGEST).astype(np.float32)
+
+
+def _by_metric(series: Sequence[Series]) -> dict[str, list[int]]:
+    """Positions of the GPUs' series of each metric."""
+    found: dict[str, list[int]] = {}
+    for at, one in enumerate(series):
+        if one.gpu:
+            found.setdefault(one.metric, []).append(at)
+    return found
+
+
+def suspect(
+    raw: Panel, column: str, end_ns: int, *, settings: FeatureSettings, known: presence.Roster, step_ns: int
+) -> str:
+    """The GPU that makes a column's value in the window that ends at ``end_ns``; "" when the column is of no GPU.
+
+    The largest for ``gpu_max``, the smallest for ``gpu_min``, the farthest from its siblings' median for
+    ``gpu_spread``, the one that is gone for ``presence.gpu_missing``.
+    """
+    metric, steps, calculator = names.split(column)
+    whole = cover(raw, end_ns - reach(settings), end_ns, step_ns)
+    if metric == "presence":
+        return presence.lost_gpu(whole, end_ns, settings, known) if steps and steps[0].startswith("gpu_") else ""
+    over = next((step for step in steps if step in OVER_GPUS), "")
+    if not over:
+        return ""
+    tidy = clean(whole, settings.panel)
+    rows = [row for row, one in enumerate(tidy.series) if one.gpu and one.metric == metric]
+    if not rows:
+        return ""
+    kind = meaning.kind(metric, settings.panel)
+    calculators = settings.signals.gauge if kind == "gauge" else settings.signals.counter
+    length = to_nanoseconds(settings.window.length)
+    start, stop = (np.searchsorted(tidy.times, [at]).astype(np.int64) for at in (end_ns - length, end_ns))
+    parts, out = signals.columns(tidy.values[rows], start, stop, calculators, step_ns=step_ns)
+    values = out[:, 0, parts.index(calculator)] if calculator in parts else np.full(len(rows), np.nan)
+    if np.isnan(values).all():
+        return ""
+    if over == "gpu_spread":
+        values = np.abs(values - np.nanmedian(values))
+    at = int(np.nanargmin(values) if over == "gpu_min" else np.nanargmax(values))
+    return tidy.series[rows[at]].gpu
+
+
+def stack(parts: Iterable[pd.DataFrame], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Rows of several nodes or days under one set of columns, float32; what a part lacks is NaN."""
+    frames = [part for part in parts if len(part)]
+    titles = sorted({title for part in frames for title in part.columns}) if columns is None else list(columns)
+    position = {title: at for at, title in enumerate(titles)}
+    out = np.full((sum(map(len, frames)), len(titles)), np.nan, dtype=np.float32)
+    row = 0
+    for part in frames:
+        held = [at for at, title in enumerate(part.columns) if title in position]
+        into = [position[part.columns[at]] for at in held]
+        out[row : row + len(part), into] = part.to_numpy()[:, held]
+        row += len(part)
+    index = frames[0].index if frames else index_of("", np.empty(0, dtype=np.int64))
+    for part in frames[1:]:
+        index = index.append(part.index)
+    return pd.DataFrame(out, index=index, columns=titles)
+
+
+def join(
+    rows: pd.DataFrame,
+    windows: pd.DataFrame,
+    settings: FeatureSettings,
+    past: Past,
+    *,
+    logs: Lines | None = None,
+    label: LabelSettings | None = None,
+) -> Matrix:
+    """Stateless rows of every node to the windows' full rows.
+
+    Parameters
+    ----------
+    rows
+        From `node_rows`, of every node at every moment of the windows (peers), in any order; may hold more.
+    windows
+        Frame of `WINDOWS`: which rows are wanted, and in which order.
+    past
+        Failures, events and sessions; only what lies before a window's start is used.
+    logs
+        Without it the matrix has no log columns.
+    label
+        With it, and `past`, the labels are filled.
+    """
+    index = pd.MultiIndex.from_arrays([windows["node"], windows["end"]], names=["node", "end"])
+    wanted = rows.index.get_indexer(index)
+    parts = [rows, peers.columns(rows, settings.peers)]
+    parts.append(history.columns(windows, past.failures, past.events, past.sessions))
+    if logs is not None:
+        parts.append(log_columns.columns(logs.lines, windows, logs.templates, logs.heard))
+    titles = sorted(title for part in parts for title in part.columns)
+    position = {title: at for at, title in enumerate(titles)}
+    out = np.empty((len(windows), len(titles)), dtype=np.float32)
+    for at, part in enumerate(parts):
+        block = part.to_numpy(dtype=np.float32)
+        into = [position[title] for title in part.columns]
+        out[:, into] = block[wanted] if at < 2 else block  # the first two go by rows, the others by windows
+    across = [position[title] for part in parts[:2] for title in part.columns]
+    out[np.ix_(wanted < 0, np.array(across))] = np.nan
+    X = pd.DataFrame(out, index=index, columns=titles)
+    told = labels.label(windows, past.failures, label) if label is not None else pd.DataFrame()
+    return Matrix(windows.reset_index(drop=True), X, told)
+
+
+def with_logs(matrix: Matrix, logs: Lines) -> Matrix:
+    """The matrix with log columns by these templates, in place of any it has; for folds, which mine their own."""
+    told = log_columns.columns(logs.lines, matrix.windows, logs.templates, logs.heard)
+    kept = [title for title in matrix.X.columns if not title.startswith("logs.")]
+    held = matrix.X if len(kept) == matrix.X.shape[1] else matrix.X[kept]
+    block = np.concatenate([held.to_numpy(), told.to_numpy(dtype=np.float32)], axis=1)
+    return Matrix(matrix.windows, pd.DataFrame(block, matrix.X.index, [*kept, *told.columns]), matrix.labels)
+
+
+def spans(windows: pd.DataFrame, settings: FeatureSettings) -> tuple[int, int]:
+    """``[start, end)`` in nanoseconds of the samples that these windows' rows depend on."""
+    end = as_ns(windows["end"])
+    return int(end.min()) - reach(settings), int(end.max())

@@ -1,0 +1,287 @@
+"""Store or live samples to the matrix: a map over node-days with a cache, then the joins across nodes.
+
+``STORE/cache/rows/<node>/<day>-<digest>.parquet`` holds a node-day's stateless rows. The digest covers what they
+depend on (the cells of the day and of what its first window looks back to, the settings, the GPUs known), so a
+killed run goes on where it was, and new data or settings never meet old rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from features import matrix, presence, windows
+from features.masking import lines_table
+from features.settings import FeatureSettings, to_nanoseconds
+from features.tables import EVENTS, FAILURES, GPUS, InputError, Matrix, Panel
+from features.templates import Templates
+from pipelines import executor
+from pipelines.config import Config
+from pipelines.grid import DAY_NS
+from pipelines.store import Store, day_text, node_folder, replace_file
+
+_FORMAT = 1  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+
+
+class NodeDay(NamedTuple):
+    """One piece of the map; everything a worker on another machine needs beside the store's files."""
+
+    store: str
+    node: str
+    day: int
+    settings: str  # FeatureSettings as JSON
+    known: presence.Roster
+    target: str  # file of the rows
+
+
+class Filled(NamedTuple):
+    """What a run of the map did."""
+
+    computed: int
+    kept: int
+    seconds: float
+    tally: Counter[str]
+
+
+def featurise(
+    store: Store,
+    config: Config,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    *,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Filled:
+    """Fill the cache for every node and day of the span; what is there already is kept.
+
+    Parameters
+    ----------
+    progress
+        Called with node-days done and node-days in all.
+    """
+    began = time.monotonic()
+    pieces = _pieces(store, config.features, *_span(store, start_ns, end_ns))
+    missing = [piece for piece in pieces if not Path(piece.target).exists()]
+    tally: Counter[str] = Counter()
+    done = len(pieces) - len(missing)
+    for counts in executor.run(fill, missing, workers=workers, scheduler=scheduler):
+        tally.update(counts)
+        done += 1
+        if progress is not None:
+            progress(done, len(pieces))
+    return Filled(len(missing), len(pieces) - len(missing), time.monotonic() - began, tally)
+
+
+def fill(piece: NodeDay) -> Counter[str]:
+    """Compute and store the rows of one node-day; counts of `features.panel.clean`."""
+    store = Store.open(Path(piece.store))
+    settings = FeatureSettings.model_validate_json(piece.settings)
+    ends = _day_ends(piece.day, settings)
+    tally: Counter[str] = Counter()
+    raw = store.panel(piece.node, int(ends[0]) - matrix.reach(settings), int(ends[-1]))
+    rows = matrix.node_rows(raw, ends, settings, piece.known, step_ns=store.step_ns, tally=tally)
+    target = Path(piece.target)
+    replace_file(target, _write(rows, ends))
+    for other in target.parent.glob(f"{day_text(piece.day)}-*.parquet"):
+        # rows of other data or settings: nobody asks for them again, and they would fill the disk
+        if other != target and other.name.split("-")[3] == target.name.split("-")[3]:
+            other.unlink(missing_ok=True)
+    return tally
+
+
+def _span(store: Store, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
+    first, last = store.span()
+    return max(first, first if start_ns is None else start_ns), min(last, last if end_ns is None else end_ns)
+
+
+def _day_ends(day: int, settings: FeatureSettings) -> NDArray[np.int64]:
+    """Window ends in ``(day, next day]``: the rows that need no cell of the next day."""
+    stride = to_nanoseconds(settings.window.stride)
+    first = day * DAY_NS // stride * stride + stride
+    return np.arange(first, (day + 1) * DAY_NS + 1, stride, dtype=np.int64)
+
+
+def _pieces(store: Store, settings: FeatureSettings, start_ns: int, end_ns: int) -> list[NodeDay]:
+    ends = windows.ends(start_ns, end_ns, settings.window)
+    if not len(ends):
+        raise InputError(
+            f"{store.path}: {(end_ns - start_ns) / 60e9:.0f} minutes hold no whole window of "
+            f"{to_nanoseconds(settings.window.length) / 60e9:.0f} minutes; ingest more history or make --window shorter"
+        )
+    said = settings.model_dump_json()
+    own = hashlib.sha256(settings.model_dump_json(include={"window", "panel", "signals"}).encode()).hexdigest()[:8]
+    gpus = store.gpus()
+    days = range(int(ends[0] - 1) // DAY_NS, int(ends[-1] - 1) // DAY_NS + 1)
+    out = []
+    for node in store.nodes():
+        known = presence.roster(gpus, node)
+        folder = store.cache_dir / "rows" / node_folder(node)
+        back = range(-(-matrix.reach(settings) // DAY_NS), -1, -1)
+        digests = {day: store.day_digest(node, day) for day in range(days[0] - back[0], days[-1] + 1)}
+        for day in days:
+            content = [_FORMAT, store.step_ns, node, known, [digests[day - before] for before in back]]
+            key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+            target = folder / f"{day_text(day)}-{own}-{key}.parquet"
+            out.append(NodeDay(str(store.path), node, day, said, known, str(target)))
+    return out
+
+
+def _write(rows: pd.DataFrame, ends: NDArray[np.int64]) -> bytes:
+    """One row a column of the matrix: a column's values lie together, and thousands of columns cost nothing."""
+    values = np.ascontiguousarray(rows.to_numpy(dtype=np.float32).T)
+    table = pa.table(
+        {
+            "column": pa.array(rows.columns.tolist(), type=pa.string()),
+            "values": pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), len(ends)),
+        }
+    ).replace_schema_metadata({"ends": json.dumps(ends.tolist())})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, write_statistics=False)
+    return bytes(sink.getvalue())
+
+
+def _read(piece: NodeDay) -> pd.DataFrame:
+    """The rows of a node-day.
+
+    Raises
+    ------
+    InputError
+        The file is damaged; it is deleted, so that the next run makes it anew.
+    """
+    try:
+        table = pq.read_table(piece.target, memory_map=False)
+        ends = np.array(json.loads(table.schema.metadata[b"ends"]), dtype=np.int64)
+        values = table.column("values").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError) as error:
+        Path(piece.target).unlink(missing_ok=True)
+        raise InputError(f"{piece.target} was damaged and is deleted; run the command again") from error
+    names = table.column("column").to_pylist()
+    block = values.reshape(len(names), len(ends)).T.astype(np.float32)
+    return pd.DataFrame(block, index=matrix.index_of(piece.node, ends), columns=names)
+
+
+def blocks(
+    store: Store,
+    config: Config,
+    past: matrix.Past,
+    *,
+    wanted: pd.DataFrame | None = None,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    templates: Templates | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Matrix]:
+    """The matrix of the history, a day of all nodes at a time: memory holds one day.
+
+    Parameters
+    ----------
+    wanted
+        Frame of `WINDOWS`: only these rows, in this order within a day; all windows of the span without it.
+    templates
+        With it there are log columns. Folds mine their own: see `features.matrix.with_logs` and `lines`.
+    """
+    span = _span(store, start_ns, end_ns)
+    featurise(store, config, *span, scheduler=scheduler, workers=workers, progress=progress)
+    settings = config.features
+    rows_of = windows.make(store.nodes(), *span, settings.window) if wanted is None else wanted
+    day_of = (windows.as_ns(rows_of["end"]) - 1) // DAY_NS
+    by_day: dict[int, list[NodeDay]] = {}
+    for piece in _pieces(store, settings, *span):
+        by_day.setdefault(piece.day, []).append(piece)
+    heard = {node for node in store.nodes() if store.log_days(node)}
+    for day, pieces in sorted(by_day.items()):
+        asked = rows_of[day_of == day]
+        if not len(asked):
+            continue
+        rows = matrix.stack(_read(piece) for piece in pieces)
+        rows = rows[rows.index.get_level_values("end").isin(asked["end"])]
+        logs = None
+        if templates is not None:
+            logs = matrix.Lines(lines(store, config, asked), templates, heard)
+        yield matrix.join(rows, asked, settings, past, logs=logs, label=config.labels)
+
+
+def lines(store: Store, config: Config, asked: pd.DataFrame) -> pd.DataFrame:
+    """Masked log lines of the store that lie in these windows' span, of every node."""
+    start, end = windows.as_ns(asked["start"]).min(), windows.as_ns(asked["end"]).max()
+    return lines_table(store.logs(int(start), int(end)), config.features.templates).table
+
+
+def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any) -> Matrix:
+    """All `blocks` as one matrix, its rows in the windows' order; the same keywords.
+
+    Takes four bytes a value: a cluster's whole history at full width does not fit, a choice of windows does.
+    """
+    wanted: pd.DataFrame | None = how.get("wanted")
+    parts = list(blocks(store, config, past, **how))
+    told = pd.concat([part.windows for part in parts], ignore_index=True)
+    labels = pd.concat([part.labels for part in parts], ignore_index=True)
+    columns = sorted({name for part in parts for name in part.X.columns})
+    X = matrix.stack((part.X for part in parts), columns)
+    parts.clear()
+    order = np.argsort(told["window"].to_numpy(), kind="stable")
+    if wanted is not None:
+        place = pd.Series(np.arange(len(wanted)), index=wanted["window"].to_numpy())
+        order = np.argsort(place.loc[told["window"]].to_numpy(), kind="stable")
+    return Matrix(told.iloc[order].reset_index(drop=True), X.iloc[order], labels.iloc[order].reset_index(drop=True))
+
+
+def live_matrix(
+    panels: Mapping[str, Panel],
+    logs: pd.DataFrame,
+    past: matrix.Past,
+    ends_ns: Sequence[int],
+    config: Config,
+    *,
+    step_ns: int,
+    templates: Templates | None = None,
+    gpus: pd.DataFrame | None = None,
+    nodes: Sequence[str] = (),
+    heard: Sequence[str] = (),
+) -> Matrix:
+    """Rows of live windows: the same rooms as `historic_matrix`, and the same bits.
+
+    Parameters
+    ----------
+    panels
+        By node, raw, reaching back `features.matrix.reach` before the first end.
+    logs
+        Frame of `LOGS` that covers the windows.
+    gpus
+        Frame of `GPUS` as history knows it; without it a GPU is known once the panel has seen it.
+    nodes
+        More nodes that should be there: one without a panel is down.
+    heard
+        Nodes that have ever logged anything.
+    """
+    settings = config.features
+    ends = np.sort(np.asarray(ends_ns, dtype=np.int64))
+    known = GPUS.empty() if gpus is None else gpus
+    rows = []
+    for node in sorted({*panels, *nodes}):
+        raw = panels.get(node, Panel(node, np.empty(0, dtype=np.int64), (), np.empty((0, 0))))
+        rows.append(matrix.node_rows(raw, ends, settings, presence.roster(known, node), step_ns=step_ns))
+    asked = windows.at(sorted({*panels, *nodes}), ends, settings.window)
+    told = None
+    if templates is not None:
+        told = matrix.Lines(lines_table(logs, settings.templates).table, templates, heard)
+    return matrix.join(matrix.stack(rows), asked, settings, past, logs=told)
+
+
+def nothing_past() -> matrix.Past:
+    """A past in which nothing is known to have happened."""
+    return matrix.Past(FAILURES.empty(), EVENTS.empty())

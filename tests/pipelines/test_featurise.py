@@ -1,0 +1,149 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from features import log_columns, matrix, windows
+from features.masking import lines_table
+from features.tables import InputError, Matrix, to_time
+from features.templates import Templates
+from pipelines import featurise
+from pipelines.config import Config
+from pipelines.store import Store
+from tests import small_cluster as made
+
+CONFIG = Config()
+PAST = matrix.Past(made.failures(), made.events())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return made.store(tmp_path_factory.mktemp("featurise") / "store")
+
+
+@pytest.fixture(scope="module")
+def templates() -> Templates:
+    asked = windows.make(made.NODES, made.START, made.END, CONFIG.features.window)
+    return log_columns.learn(lines_table(made.logs()).table, asked)
+
+
+@pytest.fixture(scope="module")
+def history(store: Store, templates: Templates) -> Matrix:
+    return featurise.historic_matrix(store, CONFIG, PAST, templates=templates, workers=1)
+
+
+def live(ends: list[int], templates: Templates, nodes: tuple[str, ...] = made.NODES) -> Matrix:
+    reach = matrix.reach(CONFIG.features)
+    panels = {node: made.panel(node).between(min(ends) - reach, max(ends)) for node in nodes}
+    lines = made.logs()
+    inside = (lines["time"] >= to_time(min(ends) - reach)) & (lines["time"] < to_time(max(ends)))
+    return featurise.live_matrix(
+        panels,
+        lines[inside],
+        PAST,
+        ends,
+        CONFIG,
+        step_ns=made.STEP,
+        templates=templates,
+        gpus=made.gpus(),
+        heard=made.NODES,
+    )
+
+
+def differing(left: pd.DataFrame, right: pd.DataFrame) -> list[str]:
+    """Columns in which two frames of the same rows are not equal bit for bit; an absent column is all NaN."""
+    columns = sorted({*left.columns, *right.columns})
+    right = right.loc[left.index]
+    one, other = (frame.reindex(columns=columns).to_numpy(dtype=np.float32) for frame in (left, right))
+    same = (one.view(np.uint32) == other.view(np.uint32)) | (np.isnan(one) & np.isnan(other))
+    return [column for column, equal in zip(columns, same.all(axis=0), strict=True) if not equal]
+
+
+def test_history_has_one_row_a_window_of_every_family(history: Matrix) -> None:
+    assert len(history.X) == 5 * 33
+    assert history.X.dtypes.unique().tolist() == [np.dtype("float32")]
+    kinds = {column.partition(".")[0] for column in history.X.columns}
+    assert {"presence", "phase", "history", "logs", "node_load1__mean", "DCGM_FI_DEV_GPU_TEMP"} <= kinds
+    assert "DCGM_FI_DEV_GPU_TEMP.gpu_spread.peer__mean" in history.X.columns
+    assert history.X.index.equals(
+        pd.MultiIndex.from_arrays([history.windows["node"], history.windows["end"]], names=["node", "end"])
+    )
+
+
+def test_every_window_scored_alone_has_the_row_it_has_in_history(history: Matrix, templates: Templates) -> None:
+    for end in windows.ends(made.START, made.END, CONFIG.features.window).tolist():
+        got = live([end], templates)
+        then = history.X[history.X.index.get_level_values("end") == to_time(end)]
+        assert differing(then, got.X) == [], to_time(end)
+
+
+def test_windows_scored_in_a_batch_have_the_rows_they_have_in_history(history: Matrix, templates: Templates) -> None:
+    ends = windows.ends(made.START, made.END, CONFIG.features.window).tolist()
+    assert differing(history.X, live(ends, templates).X) == []
+
+
+def test_the_order_in_which_nodes_come_changes_nothing(templates: Templates) -> None:
+    ends = windows.ends(made.START, made.END, CONFIG.features.window).tolist()[-3:]
+    assert differing(live(ends, templates).X, live(ends, templates, made.NODES[::-1]).X) == []
+
+
+def test_no_column_names_the_target(history: Matrix) -> None:
+    assert [column for column in history.X.columns if "xid" in column.lower()] == []
+
+
+def test_labels_stand_beside_the_rows(history: Matrix) -> None:
+    warned = history.windows[history.labels["label"].to_numpy() == 1]
+    assert warned["node"].unique().tolist() == ["n3"]
+    assert warned["end"].min() == pd.Timestamp("2026-01-01T23:30:00Z")
+
+
+def test_only_the_wanted_windows_are_given_in_the_order_they_were_wanted(store: Store, history: Matrix) -> None:
+    wanted = history.windows.iloc[[100, 3, 50]]
+    got = featurise.historic_matrix(store, CONFIG, PAST, wanted=wanted, workers=1)
+    assert got.windows["window"].tolist() == [100, 3, 50]
+    assert differing(history.X.iloc[[100, 3, 50]].drop(columns=list(log_columns.COLUMNS)), got.X) == []
+
+
+def test_a_second_run_computes_nothing_and_new_samples_only_their_node(tmp_path: Path) -> None:
+    store = made.store(tmp_path / "store")
+    assert featurise.featurise(store, CONFIG, workers=1).computed == 10
+    assert featurise.featurise(store, CONFIG, workers=1).computed == 0
+    day = store.days("n1")[0]
+    cells = store.day_cells("n1", day)
+    series = cells.names()[0]
+    cells.add(series, made.TIMES[:1] + 1, np.array([7.0]))
+    store.merge_day("n1", day, cells)
+    again = featurise.featurise(store, CONFIG, workers=1)
+    # the day itself, and the next one that looks back into it
+    assert (again.computed, again.kept) == (2, 8)
+
+
+def test_a_process_pool_fills_the_same_cache(tmp_path: Path, history: Matrix) -> None:
+    store = made.store(tmp_path / "store")
+    assert featurise.featurise(store, CONFIG, workers=2).computed == 10
+    got = featurise.historic_matrix(store, CONFIG, PAST)
+    assert differing(history.X.drop(columns=list(log_columns.COLUMNS)), got.X) == []
+
+
+def test_a_damaged_cache_file_is_deleted_and_said(tmp_path: Path) -> None:
+    store = made.store(tmp_path / "store")
+    featurise.featurise(store, CONFIG, workers=1)
+    victim = min((store.cache_dir / "rows" / "n1").iterdir())
+    victim.write_bytes(victim.read_bytes()[:100])
+    with pytest.raises(InputError, match="run the command again"):
+        featurise.historic_matrix(store, CONFIG, PAST, workers=1)
+    assert len(featurise.historic_matrix(store, CONFIG, PAST, workers=1).X) == 5 * 33
+
+
+def test_a_history_shorter_than_a_window_is_refused_with_the_cure(store: Store) -> None:
+    with pytest.raises(InputError, match="make --window shorter"):
+        featurise.featurise(store, CONFIG, made.START, made.START + 600_000_000_000)
+
+
+def test_a_node_that_should_be_there_and_sends_nothing_is_down() -> None:
+    end = windows.ends(made.START, made.END, CONFIG.features.window).tolist()[-1]
+    got = featurise.live_matrix(
+        {"n1": made.panel("n1")}, made.logs(), PAST, [end], CONFIG, step_ns=made.STEP, nodes=["n1", "gone"]
+    )
+    assert got.X["presence.node_down__value"].droplevel("end").to_dict() == {"gone": 1.0, "n1": 0.0}
