@@ -66,7 +66,7 @@ def gpus() -> pd.DataFrame:
             "node": node,
             "gpu": f"GPU-{node}{gpu}",
             "pci": f"0000:{pci}:00",
-            "first": to_time(START),
+            "first": first,
             "last": to_time(END),
         }
         for node in NODES
