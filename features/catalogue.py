@@ -74,14 +74,16 @@ def is_target(code: int | None, event_kind: str, settings: LabelSettings, detail
     """
     if settings.preset not in PRESETS:
         raise UsageError(f"preset {settings.preset!r} is unknown; the presets are {', '.join(PRESETS)}")
-    if code is None or code in settings.not_hardware:
+    if code in settings.not_hardware:
         return False
     if code in settings.hardware:
         return True
+    if code is None and event_kind == "hardware":  # a GPU that vanished without an XID; the study counted XIDs
+        return settings.preset != "paper"
     if settings.preset == "all":
         return event_kind != "metadata"
     if settings.preset == "paper":
-        row = codes().get(code)
+        row = codes().get(code) if code is not None else None
         return bool(row and row.paper) and not detail.startswith("NETIR_BER_EVENT")
     return event_kind == "hardware"
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from features import catalogue
 from features.folding import LOST_WITHOUT_XID, fold, place
+from features.gauge import from_gauge
 from features.tables import EVENTS, conform
 
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a b, Graphics Exception
@@ -47,12 +48,13 @@ _TARGET = (
     r"(?:^|[^a-z])s?xids?(?:[^a-z]|$)|fallen off the bus|recovery action changed|nvrm: the nvidia gpu"
     r"|\(pci id: [0-9a-f:]+\) installed"
 )
-_TARGET_METRIC = re.compile(r"(?:^|_)s?xid(?:s|_|$)", re.IGNORECASE)
 
 # What an export calls the stream when it does not name the program that wrote the line
 SILENT_SOURCES = frozenset({"", "syslog", "messages", "journal", "journald", "file", "docker_logs", "varlogs", "stdin"})
 MOST_DETAIL = 400  # characters of a line that an event keeps; the driver's own are shorter
 LOST_LINES_GAP = pd.Timedelta(seconds=1)  # the three lines of a loss come within a second
+
+__all__ = ["Line", "decode", "fold", "from_gauge", "is_target_line", "pci", "place", "read_line", "recovery_action"]
 
 
 class Line(NamedTuple):
@@ -79,11 +81,6 @@ def pci(text: str) -> str:
 def is_target_line(messages: pd.Series) -> pd.Series:
     """True for lines that name an XID, a lost GPU or a recovery action: they are what is predicted, never a feature."""
     return messages.str.contains(_TARGET, case=False, regex=True, na=False).astype(bool)
-
-
-def is_target_metric(name: str) -> bool:
-    """Whether a metric counts or holds XIDs."""
-    return bool(_TARGET_METRIC.search(name.split("{", 1)[0]))
 
 
 def read_line(message: str) -> Line | str | None:

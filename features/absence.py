@@ -1,0 +1,147 @@
+"""GPUs that vanish without an XID, told from a dead exporter, a dead node, a swap and a change of coverage."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features.tables import EVENTS, Panel, conform, to_time
+
+# A GPU gone for ten minutes while its siblings are scraped is no lost scrape; nearer to the end of the data nobody
+# can tell yet
+LEAST_NS = 600_000_000_000
+MOST_LOSSES = 3  # a GPU that comes and goes more often is exported only while it is allocated
+VANISHED = "the GPU's series ended while its siblings were still exported"
+NOT_BACK = "the GPU did not come back with its siblings"
+
+
+class Sight(NamedTuple):
+    """Which GPUs of a node had a sample, by cell.
+
+    Attributes
+    ----------
+    times
+        int64 [T], starts of the cells, ascending; days without any data may be left out.
+    gpus
+        G UUIDs.
+    seen
+        bool [G, T].
+    answered
+        bool [T]: the exporter of GPUs said that it is up (for nodes with one GPU).
+    """
+
+    times: NDArray[np.int64]
+    gpus: tuple[str, ...]
+    seen: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
+
+
+def sight(panel: Panel) -> Sight:
+    """What of a raw panel was there."""
+    gpus = tuple(sorted({series.gpu for series in panel.series if series.gpu}))
+    row = {gpu: index for index, gpu in enumerate(gpus)}
+    seen = np.zeros((len(gpus), len(panel.times)), dtype=bool)
+    answered = np.zeros(len(panel.times), dtype=bool)
+    for series, values in zip(panel.series, panel.values, strict=True):
+        if series.gpu:
+            seen[row[series.gpu]] |= ~np.isnan(values)
+        elif series.metric.startswith("up") and any(word in series.metric for word in ("dcgm", "gpu", "nvidia")):
+            answered |= values == 1
+    return Sight(panel.times, gpus, seen, answered)
+
+
+def join(pieces: list[Sight]) -> Sight:
+    """One sight of pieces that follow one another."""
+    gpus = tuple(sorted({gpu for piece in pieces for gpu in piece.gpus}))
+    row = {gpu: index for index, gpu in enumerate(gpus)}
+    times = np.concatenate([piece.times for piece in pieces]) if pieces else np.empty(0, dtype=np.int64)
+    seen = np.zeros((len(gpus), len(times)), dtype=bool)
+    at = 0
+    for piece in pieces:
+        for index, gpu in enumerate(piece.gpus):
+            seen[row[gpu], at : at + len(piece.times)] = piece.seen[index]
+        at += len(piece.times)
+    answered = np.concatenate([piece.answered for piece in pieces]) if pieces else np.empty(0, dtype=bool)
+    return Sight(times, gpus, seen, answered)
+
+
+def lost_gpus(sight: Sight, node: str, gpus: pd.DataFrame) -> pd.DataFrame:
+    """Events for GPUs that vanished: gone for `LEAST_NS` or longer while the node's exporter went on.
+
+    Parameters
+    ----------
+    sight
+        The whole history of the node.
+    gpus
+        Frame of `GPUS`, for the PCI addresses and to know a swapped GPU.
+
+    Returns
+    -------
+    DataFrame
+        Frame of `EVENTS` without XID, of origin "absence"; time is the first cell without the GPU.
+    """
+    mine = gpus[gpus["node"] == node]
+    where = dict(zip(mine["gpu"], mine["pci"], strict=True))
+    found: list[tuple[int, int, bool, str]] = []  # start, GPU, whether it came back, why
+    for index in range(len(sight.gpus)):
+        others = np.any(np.delete(sight.seen, index, axis=0), axis=0) if len(sight.gpus) > 1 else sight.answered
+        losses = _losses(sight.times, sight.seen[index], np.asarray(others))
+        if len(losses) <= MOST_LOSSES:
+            found += [(start, index, back, why) for start, back, why in losses]
+    rows = []
+    for start, index, back, why in found:
+        together = sum(other == start and returned for other, _, returned, _ in found)
+        swapped = _swapped(sight, index, start, where)
+        if (back and together > 1) or swapped:
+            continue  # several that leave and return together are a change of what is exported
+        time = to_time(int(sight.times[start]))
+        rows.append(
+            {
+                "node": node, "gpu": sight.gpus[index], "pci": where.get(sight.gpus[index], ""), "time": time,
+                "last": time, "origin": "absence", "detail": why, "count": 1, "kind": "hardware", "xid": pd.NA,
+            }
+        )  # fmt: skip
+    return conform(pd.DataFrame(rows), EVENTS) if rows else EVENTS.empty()
+
+
+def _losses(
+    times: NDArray[np.int64], seen: NDArray[np.bool_], others: NDArray[np.bool_]
+) -> list[tuple[int, bool, str]]:
+    """Cells where the GPU was lost, whether it returned, and how."""
+    there = np.flatnonzero(seen).tolist()
+    out = []
+    for left, right in zip(there, [*there[1:], len(times)], strict=True):
+        if right - left < 2 or _span(times, left + 1, right) < LEAST_NS:
+            continue
+        alone = np.flatnonzero(others[left + 1 : right]) + left + 1  # the exporter spoke and this GPU was not there
+        if not len(alone) or _span(times, int(alone[0]), right) < LEAST_NS:
+            continue
+        # Of the first minutes without it, half must show its siblings: an exporter that dies drags them all out
+        after = int(np.searchsorted(times, times[alone[0]] + LEAST_NS))
+        if others[alone[0] : after].mean() < 0.5:
+            continue
+        at_once = times[alone[0]] - times[left] <= LEAST_NS // 2
+        out.append((int(left + 1 if at_once else alone[0]), right < len(times), VANISHED if at_once else NOT_BACK))
+    return out
+
+
+def _span(times: NDArray[np.int64], start: int, stop: int) -> int:
+    end = (
+        int(times[stop]) if stop < len(times) else int(times[-1]) + (int(times[1] - times[0]) if len(times) > 1 else 0)
+    )
+    return end - int(times[start])
+
+
+def _swapped(sight: Sight, index: int, start: int, where: dict[str, str]) -> bool:
+    """Whether another GPU took its place: first seen at that address, or unknown where, within the loss's minutes."""
+    end = int(np.searchsorted(sight.times, sight.times[start] + LEAST_NS))
+    for other, gpu in enumerate(sight.gpus):
+        first = int(sight.seen[other].argmax()) if sight.seen[other].any() else -1
+        if other != index and start <= first < end:
+            here, there = where.get(sight.gpus[index], ""), where.get(gpu, "")
+            if here == there or not here or not there:
+                return True
+    return False

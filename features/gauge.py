@@ -1,0 +1,101 @@
+"""The gauge of XIDs to events: it holds the last code until the exporter or driver restarts, so only changes count."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import catalogue
+from features.tables import EVENTS, Panel, conform, to_time
+
+# DCGM_FI_DEV_XID_ERRORS and recording rules made of it: the value is the code
+_GAUGE = re.compile(r"(?:^|_)xid_errors?(?:$|\{)", re.IGNORECASE)
+# DCGM_EXP_XID_ERRORS_COUNT{xid="31"} and its like: the value is a count, the code is a label
+_COUNTED = re.compile(r"(?:^|_)xid_errors?_(?:count|total)(?:$|\{)", re.IGNORECASE)
+_CODE = re.compile(r'[{,](?:xid|err_code|xid_code|code)="(\d{1,5})"', re.IGNORECASE)
+MOST_CODE = 99_999  # above it are DCGM's blanks
+
+
+class Gauge(NamedTuple):
+    """What the exporter said of one GPU: `codes` float64 [T], NaN where it said nothing."""
+
+    gpu: str
+    codes: NDArray[np.float64]
+
+
+def read_gauges(panel: Panel) -> list[Gauge]:
+    """The last code of each GPU over the panel; a change of labels goes on where the former series ended."""
+    by_gpu: dict[str, list[NDArray[np.float64]]] = {}
+    for series, values in zip(panel.series, panel.values, strict=True):
+        if _GAUGE.search(series.metric):
+            codes = values
+        elif _COUNTED.search(series.metric) and (found := _CODE.search(series.metric)):
+            codes = np.where(np.isnan(values), np.nan, np.where(values > 0, float(found[1]), 0.0))
+        else:
+            continue
+        known = (codes >= 0) & (codes <= MOST_CODE)
+        by_gpu.setdefault(series.gpu, []).append(np.where(known, codes, np.nan))
+    out = []
+    for gpu in sorted(by_gpu):
+        rows = sorted(by_gpu[gpu], key=_first_sample)
+        merged = np.full(len(panel.times), np.nan)
+        for row in rows:  # the series that began last speaks, and a code speaks before a zero
+            said = ~np.isnan(row) & ((row > 0) | np.isnan(merged))
+            merged[said] = row[said]
+        out.append(Gauge(gpu, merged))
+    return out
+
+
+def from_gauge(
+    times: NDArray[np.int64], codes: NDArray[np.float64], node: str, gpu: str, pci: str = "", before: float = np.nan
+) -> pd.DataFrame:
+    """Events of one GPU's gauge: each change to a code that is not 0.
+
+    Parameters
+    ----------
+    times
+        int64 [T], nanoseconds since 1970.
+    codes
+        float64 [T]; NaN without a sample.
+    before
+        The last code known before `times`; NaN at the beginning, where a first code that is not 0 may be old.
+
+    Returns
+    -------
+    DataFrame
+        Frame of `EVENTS`; the true time lies between the sample before and the event's, as `detail` says.
+    """
+    known = np.flatnonzero(~np.isnan(codes))
+    said = codes[known]
+    former = np.concatenate([[before], said[:-1]])[: len(said)]
+    changed = np.flatnonzero((said != former) & (said > 0) & ~np.isnan(former))
+    rows = []
+    for place in changed:
+        time = to_time(int(times[known[place]]))
+        since = to_time(int(times[known[place - 1]])) if place else None
+        code = int(said[place])
+        detail = f"gauge changed from {int(former[place])} to {code}" + (
+            f" after {since:%Y-%m-%dT%H:%M:%SZ}" if since is not None else ""
+        )
+        rows.append(
+            {
+                "node": node, "gpu": gpu, "pci": pci, "time": time, "last": time, "xid": code, "origin": "gauge",
+                "detail": detail, "count": 1, "kind": catalogue.kind(code),
+            }
+        )  # fmt: skip
+    return conform(pd.DataFrame(rows), EVENTS) if rows else EVENTS.empty()
+
+
+def last_known(codes: NDArray[np.float64], before: float = np.nan) -> float:
+    """The code the gauge held last."""
+    said = codes[~np.isnan(codes)]
+    return float(said[-1]) if len(said) else before
+
+
+def _first_sample(row: NDArray[np.float64]) -> int:
+    said = np.flatnonzero(~np.isnan(row))
+    return int(said[0]) if len(said) else len(row)

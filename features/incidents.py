@@ -1,0 +1,318 @@
+"""Events to incidents: bursts, cascades over GPUs and nodes, log and gauge and absence of one failure made one.
+
+Which events belong together:
+
+- failures of one node with less than ``incident_gap`` between one's last line and the next's first;
+- the same code on other nodes within ``cascade_gap`` (a fabric or a job takes several nodes at once);
+- codes of programs on any node within ``incident_gap``: the ranks of one job die one after another; and the code
+  that comes with such a death of a whole job within ``cascade_gap``;
+- a gauge's code within `ECHO` of the same code in the node's log;
+- a GPU that vanishes during or after an incident of its own.
+
+An event that is no failure by the preset joins the incident it is near to, but never makes one nor links two: a
+flood of correctable errors before a failure stays a sign of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import catalogue
+from features.folding import nanoseconds
+from features.settings import LabelSettings, to_nanoseconds
+from features.tables import FAILURES, conform
+from features.xid import recovery_action
+
+# Exporters read the code every 30 s at most and are scraped as rarely; five minutes is what other tools take too
+ECHO_NS = 300_000_000_000
+# Programs that fail on so many nodes within `cascade_gap` are one job's; two may be chance
+ABORT_NODES = 3
+_ORIGINS = ("log", "gauge", "absence", "given")
+
+
+class Grouped(NamedTuple):
+    """Incidents and what each event is in them.
+
+    Attributes
+    ----------
+    failures
+        Frame of `FAILURES`.
+    incident
+        int64 [events], row of the failure the event belongs to, -1 none.
+    target
+        bool [events], whether it is a failure by itself.
+    """
+
+    failures: pd.DataFrame
+    incident: NDArray[np.int64]
+    target: NDArray[np.bool_]
+
+
+def group(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Failures of a table of events.
+
+    Parameters
+    ----------
+    events
+        Frame of `EVENTS` of all origins.
+    given
+        Incidents known from elsewhere (node, start, end, kind), or None. Each is a failure of its own; one that
+        meets a failure found here is the same failure.
+
+    Returns
+    -------
+    DataFrame
+        Frame of `FAILURES` in time order.
+    """
+    return assign(events, settings, given).failures
+
+
+def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> Grouped:
+    """As `group`, with the events' places; `events` must be in time order."""
+    target = np.array(
+        [
+            catalogue.is_target(None if pd.isna(code) else int(code), kind, settings, detail)
+            for code, kind, detail in zip(events["xid"], events["kind"], events["detail"], strict=True)
+        ],
+        dtype=bool,
+    )
+    incident = np.full(len(events), -1, dtype=np.int64)
+    places = np.flatnonzero(target)
+    if len(places):
+        incident[places] = _components(events.iloc[places].reset_index(drop=True), settings)
+        incident = _attach(events, incident, to_nanoseconds(settings.incident_gap))
+    rows = [
+        _failure(events[incident == number], events[(incident == number) & target], settings)
+        for number in range(int(incident.max()) + 1 if len(incident) else 0)
+    ]
+    if given is not None:
+        rows = _with_given(rows, given, settings)
+    order = sorted(range(len(rows)), key=lambda index: (rows[index]["time"], rows[index]["node"]))
+    place_of = {old: new for new, old in enumerate(order)}
+    incident = np.array([place_of.get(int(number), -1) for number in incident], dtype=np.int64)
+    return Grouped(_table([rows[index] for index in order]), incident, target)
+
+
+def explain(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> list[str]:
+    """One sentence for each event: why it is, or isn't, a failure."""
+    grouped = assign(events, settings, given)
+    names = list(grouped.failures["failure"])
+    seen: set[int] = set()
+    out = []
+    columns = (events[name] for name in ("xid", "kind", "severity", "origin", "detail"))
+    for row, incident, target in zip(
+        zip(*columns, strict=True), grouped.incident.tolist(), grouped.target.tolist(), strict=True
+    ):
+        code = None if pd.isna(row[0]) else int(row[0])
+        if target:
+            begins = incident not in seen
+            seen.add(incident)
+            verb = "is the first line of" if begins else "belongs to"
+            out.append(f"{_subject(code)} {verb} failure {names[incident]}: {_why(code, row[1], settings, is_it=True)}")
+        else:
+            near = f"; it is within {settings.incident_gap} of failure {names[incident]}" if incident >= 0 else ""
+            out.append(
+                f"{_subject(code)} is no failure: {_why(code, row[1], settings, is_it=False, said=row[2])}{near}"
+            )
+    return out
+
+
+def _components(targets: pd.DataFrame, settings: LabelSettings) -> NDArray[np.int64]:
+    """Number of the incident of each failing event, by linking those that belong together."""
+    first, last = nanoseconds(targets["time"]), nanoseconds(targets["last"])
+    gap, cascade = to_nanoseconds(settings.incident_gap), to_nanoseconds(settings.cascade_gap)
+    recovery = to_nanoseconds(settings.recovery)
+    nodes = targets["node"].to_numpy()
+    codes = targets["xid"].fillna(-1).astype("int64").to_numpy()
+    origins = targets["origin"].to_numpy()
+    absent = origins == "absence"
+    parent = list(range(len(targets)))
+    _chain(parent, nodes, first, last, gap - 1, ~absent)
+    # Of a cascade the beginnings count: two floods that overlap for hours need not be one
+    _chain(parent, codes, first, first, cascade, ~absent)
+    programs = (targets["kind"] == "application").to_numpy()
+    _chain(parent, np.zeros(len(targets)), first, last, gap - 1, programs & ~absent)
+    for index in np.flatnonzero(~programs & ~absent).tolist():
+        abort = programs & (np.abs(first - first[index]) <= cascade)
+        if len(set(nodes[abort])) >= ABORT_NODES:  # what made the job die
+            _link(parent, index, np.flatnonzero(abort)[:1])
+    for index in np.flatnonzero(origins == "gauge").tolist():
+        echo = (nodes == nodes[index]) & (codes == codes[index]) & (origins == "log")
+        echo &= (first - ECHO_NS <= first[index]) & (first[index] <= last + ECHO_NS)
+        _link(parent, index, np.flatnonzero(echo)[:1])
+    gpus = targets["gpu"].to_numpy()
+    for index in np.flatnonzero(absent).tolist():
+        own = ~absent & (nodes == nodes[index]) & ((gpus == gpus[index]) | (gpus == ""))
+        own &= (first - ECHO_NS <= first[index]) & (first[index] <= last + recovery)
+        _link(parent, index, np.flatnonzero(own)[:1])
+    _chain(parent, nodes, first, last, gap - 1, absent)
+    roots = [_root(parent, index) for index in range(len(parent))]
+    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+
+
+def _chain(
+    parent: list[int],
+    keys: NDArray[Any],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    gap: int,
+    among: NDArray[np.bool_],
+) -> None:
+    """Link events of equal key that begin at most `gap` after the latest end before them."""
+    reach: dict[Any, tuple[int, int]] = {}
+    for index in sorted(np.flatnonzero(among).tolist(), key=lambda place: int(first[place])):
+        key = keys[index]
+        if key in reach and first[index] - reach[key][0] <= gap:
+            _link(parent, index, [reach[key][1]])
+        end = int(last[index])
+        reach[key] = (max(end, reach[key][0]) if key in reach else end, index)
+
+
+def _root(parent: list[int], index: int) -> int:
+    while parent[index] != index:
+        parent[index] = parent[parent[index]]
+        index = parent[index]
+    return index
+
+
+def _link(parent: list[int], index: int, others: Iterable[int]) -> None:
+    for other in others:
+        low, high = sorted((_root(parent, index), _root(parent, int(other))))
+        parent[high] = low
+
+
+def _attach(events: pd.DataFrame, incident: NDArray[np.int64], gap: int) -> NDArray[np.int64]:
+    """Other events of the nodes touched, less than the gap away from an incident, are part of the nearest."""
+    first, last = nanoseconds(events["time"]), nanoseconds(events["last"])
+    nodes = events["node"].to_numpy()
+    spans: dict[str, list[tuple[int, int, int]]] = {}
+    frame = pd.DataFrame({"node": nodes, "incident": incident, "first": first, "last": last})
+    ends = frame[incident >= 0].groupby(["node", "incident"]).agg({"first": "min", "last": "max"}).reset_index()
+    for node, number, start, end in ends.itertuples(index=False):
+        spans.setdefault(node, []).append((start, end, number))
+    out = incident.copy()
+    for index in np.flatnonzero(incident < 0):
+        near = [
+            (max(start - int(last[index]), int(first[index]) - end, 0), number)
+            for start, end, number in spans.get(nodes[index], ())
+        ]
+        if near and min(near)[0] < gap:
+            out[index] = min(near)[1]
+    return out
+
+
+def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSettings) -> dict[str, Any]:
+    """One row of `FAILURES`, without its name."""
+    core = targets.sort_values(
+        ["time", "origin"], key=lambda column: column.map(_rank) if column.name == "origin" else column
+    )
+    start = core["time"].iloc[0]
+    # A line of the incident that came just before counts as its first; a flood that began long ago does not
+    early = events["time"][events["time"] > start - settings.incident_gap]
+    time = min(start, early.min())
+    coded = core[core["xid"].notna()]
+    main = coded.iloc[0] if len(coded) else core.iloc[0]
+    logged = events[events["origin"] != "gauge"]
+    nodes = list(dict.fromkeys(core["node"]))
+    asked = [
+        action
+        for code, detail in zip(events["xid"], events["detail"], strict=True)
+        if code is not pd.NA and code == 154 and (action := recovery_action(detail))
+    ]
+    code = None if pd.isna(main["xid"]) else int(main["xid"])
+    return {
+        "time": time,
+        "end": max(events["last"].max(), core["last"].max()),
+        "node": nodes[0],
+        "nodes": nodes,
+        "gpu": next((gpu for gpu in [main["gpu"], *core["gpu"]] if gpu), ""),
+        "pci": next((address for address in [main["pci"], *core["pci"]] if address), ""),
+        "xid": pd.NA if code is None else code,
+        "xids": sorted({int(number) for number in events["xid"].dropna()}),
+        "kind": main["kind"],
+        "severity": "Fatal" if (core["severity"] == "Fatal").any() else main["severity"],
+        "count": int((logged if len(logged) else events)["count"].sum()),
+        "origin": "+".join(origin for origin in _ORIGINS if (core["origin"] == origin).any()),
+        "recovery_action": asked[-1] if asked else catalogue.action(code),
+        "evidence": f"{_subject(code)}: {main['detail']}".removesuffix(": "),
+    }
+
+
+def _rank(origin: str) -> int:
+    return _ORIGINS.index(origin) if origin in _ORIGINS else len(_ORIGINS)
+
+
+def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: LabelSettings) -> list[dict[str, Any]]:
+    """The failures with the given ones: one that meets a failure of its node is that failure, told twice."""
+    rows = [dict(row) for row in rows]
+    found = len(rows)
+    taken: set[int] = set()
+    columns = (given[name] for name in ("node", "start", "end", "kind"))
+    for node, start, end, kind in sorted(zip(*columns, strict=True), key=lambda row: (row[1], row[0])):
+        meets = [
+            index
+            for index, row in enumerate(rows[:found])
+            if index not in taken
+            and node in row["nodes"]
+            and start < row["end"] + settings.incident_gap
+            and row["time"] < end + settings.incident_gap
+        ]
+        if meets:
+            taken.add(meets[0])
+            row = rows[meets[0]]
+            row["end"] = max(row["end"], end)
+            row["origin"] += "+given"
+            row["evidence"] += f"; given as {kind or 'an incident'}"
+            continue
+        rows.append(
+            {
+                "time": start, "end": end, "node": node, "nodes": [node], "gpu": "", "pci": "", "xid": pd.NA,
+                "xids": [], "kind": kind or "given", "severity": "", "count": 1, "origin": "given", "recovery_action": "",
+                "evidence": f"given as {kind or 'an incident'}",
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Named failures; the name is the time and the node, so it stays from one ingest to the next."""
+    if not rows:
+        return FAILURES.empty()
+    used: dict[str, int] = {}
+    for row in rows:
+        name = f"{row['time']:%Y%m%dT%H%M%SZ}-{row['node']}"
+        used[name] = used.get(name, 0) + 1
+        row["failure"] = name if used[name] == 1 else f"{name}-{used[name]}"
+    return conform(pd.DataFrame(rows), FAILURES)
+
+
+def _subject(code: int | None) -> str:
+    if code is None:
+        return "lost GPU or switch error"
+    row = catalogue.codes().get(code)
+    return f"XID {code} ({row.meaning})" if row else f"XID {code}"
+
+
+def _why(code: int | None, kind: str, settings: LabelSettings, *, is_it: bool, said: str = "") -> str:
+    """The reason in words."""
+    preset = f"preset {settings.preset}"
+    if code is not None and code in settings.not_hardware:
+        return "labels.not_hardware excludes it"
+    if code is not None and code in settings.hardware:
+        return "labels.hardware names it"
+    if is_it:
+        return f"{preset} counts {kind} errors" if settings.preset != "paper" else f"{preset} names it"
+    reasons = {
+        "application": "it comes from a program or follows another error",
+        "degradation": "it only degrades, and is a sign that features may use",
+        "metadata": "it tells the recovery that another XID needs",
+        "switch": "it is an error of a switch, not of a GPU",
+    }
+    if code in catalogue.NVLINK and not said and kind == "unknown":
+        return f"an NVLink error counts when Fatal, and nothing here says so; labels.hardware = [{code}] counts it"
+    return f"{reasons.get(kind, 'the catalogue has no class for it')} ({preset})"
