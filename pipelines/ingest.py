@@ -27,10 +27,11 @@ from pipelines.merging import merge
 from pipelines.readers import prometheus_api
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
-from pipelines.readers.metrics import READERS, TORN, read_head, recognise_metrics
+from pipelines.readers.metrics import READERS, read_head, recognise_metrics
 from pipelines.readers.samples import ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
 from pipelines.readers.tickets import read_incidents, read_sessions
+from pipelines.readers.torn import TORN
 from pipelines.staging import Staged, tally_record
 from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import zstandard
-
 from features.tables import InputError
-from pipelines.readers import prometheus_json, victoria
+from pipelines.readers import csv_tables, exposition, layout, parquet_tables, prometheus_json, victoria
 from pipelines.readers.recognise import open_stream
 from pipelines.readers.samples import ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
+from pipelines.readers.torn import TORN
 
 HEAD_BYTES = 64 << 10
-# what a torn or damaged file raises from the libraries that unpack it
-TORN = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError, pa.ArrowInvalid)
 Reader = Callable[[Path, Tally, ReadContext], Iterator[SampleChunk]]
+_DUMP = re.compile(rb"^\s*\{__name__=")
 READERS: dict[str, Reader] = {
     "victoria": victoria.read,
     "prometheus-json": prometheus_json.read,
+    "parquet": parquet_tables.read,
+    "exposition": exposition.read,
+    "tsdb-dump": exposition.read,
+    "csv-long": csv_tables.read,
+    "csv-wide": csv_tables.read,
+    "csv-node-gpu": csv_tables.read,
 }
 _VICTORIA = re.compile(rb'^\s*\{"metric":\{[^\n]*?"values":\[\s*(?!\[)')
 _PROMETHEUS = re.compile(rb'^\s*\{\s*("status"\s*:|"metric"\s*:\s*\{|"data"\s*:|"resultType"\s*:)')
@@ -54,4 +55,10 @@ def recognise_metrics(head: bytes) -> str | None:
         return "victoria"
     if _PROMETHEUS.match(head):
         return "prometheus-json"
-    return None
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if exposition.is_page(head):
+        return "tsdb-dump" if _DUMP.match(head) else "exposition"
+    names, _ = csv_tables.header(head)
+    found = layout.find(names, ReadContext())
+    return f"csv-{found.kind}" if found else None

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pipelines.readers.recognise import open_stream
 from pipelines.readers.samples import ReadContext, SampleChunk, clean
 from pipelines.readers.tally import Tally
+from pipelines.readers.torn import Untorn
 
 _BLOCK_BYTES = 8 << 20
 _LONGEST_ENTRY = 256 << 20
@@ -32,7 +32,7 @@ _DECODER = json.JSONDecoder()
 
 def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk]:
     """The samples of a file; entry by entry, so the file may be of any size."""
-    with open_stream(path) as stream:
+    with Untorn(path, tally) as stream:
         held = b""
         while block := stream.read(_BLOCK_BYTES):
             held += block

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pipelines.readers.recognise import open_stream
 from pipelines.readers.samples import ReadContext, SampleChunk, clean
 from pipelines.readers.tally import Tally
+from pipelines.readers.torn import Untorn
 
 _BLOCK_BYTES = 8 << 20
 _LONGEST_LINE = 256 << 20  # a series of 15 million samples; longer is no such export
@@ -27,7 +27,7 @@ def lines(path: Path, tally: Tally) -> Iterator[bytes]:
     """The file's lines without their ends; one too long to hold is counted and passed over."""
     rest: list[bytes] = []
     size = 0
-    with open_stream(path) as stream:
+    with Untorn(path, tally) as stream:
         while block := stream.read(_BLOCK_BYTES):
             head, *more = block.split(b"\n")
             rest.append(head)

@@ -1,0 +1,80 @@
+"""Metric tables as CSV, streamed: files of gigabytes with thousands of columns take the same memory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from features.tables import InputError
+from pipelines.readers import layout
+from pipelines.readers.samples import ReadContext, SampleChunk
+from pipelines.readers.tally import Tally
+from pipelines.readers.torn import Untorn
+
+_BLOCK_BYTES = 16 << 20
+_MOST_COLUMNS = 100_000
+
+
+def header(head: bytes) -> tuple[list[str], str]:
+    """The first line's names and what divides them."""
+    line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").rstrip("\r")
+    divider = max(",;\t", key=line.count)
+    try:
+        return next(csv.reader([line], delimiter=divider), []), divider
+    except csv.Error:
+        return [], divider
+
+
+def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk]:
+    """The samples of a CSV with a header line.
+
+    Raises
+    ------
+    InputError
+        The header names no time.
+    """
+    with Untorn(path, tally, whole_lines=True) as stream:
+        first = bytearray()
+        while b"\n" not in first and len(first) < _BLOCK_BYTES and (piece := stream.read(4096)):
+            first += piece
+        names, divider = header(bytes(first))
+    found = layout.find(names, context)
+    if found is None or len(names) > _MOST_COLUMNS:
+        raise InputError(f"{path}: the header names no time column; call it time, timestamp or ts")
+    inside = Tally()  # the tear was counted above, if the header met it
+    with Untorn(path, inside, whole_lines=True) as stream:
+        for batch in _batches(stream, len(names), divider, tally):
+            yield from layout.chunks(found, batch.columns, tally, context)
+    if not tally.rejected["torn file"]:
+        tally.add(inside)
+
+
+def _batches(stream: Untorn, columns: int, divider: str, tally: Tally) -> Iterator[Any]:
+    """Rows as Arrow arrays of bytes; a row with another number of cells is counted and left out."""
+
+    def skip(_row: Any) -> str:
+        tally.drop("row of another length")
+        return "skip"
+
+    names = [str(place) for place in range(columns)]
+    try:
+        reader = pacsv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            read_options=pacsv.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=False),
+            parse_options=pacsv.ParseOptions(delimiter=divider, invalid_row_handler=skip),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, check_utf8=False
+            ),
+        )
+        yield from reader
+    except StopIteration:
+        return
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" not in str(error):
+            tally.drop("unreadable rows")
+            tally.hint(f"the CSV can't be read on: {error}")
