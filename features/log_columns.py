@@ -208,7 +208,7 @@ def _rates(templates: Templates) -> Rates:
 
 
 def _ns(times: pd.Series) -> NDArray[np.int64]:
-    return times.astype("int64").to_numpy()
+    return np.asarray(times.astype("int64").to_numpy(), dtype=np.int64)
 
 
 def _sums(places: NDArray[np.int64], numbers: NDArray[np.int64], length: int) -> NDArray[np.int64]:
