@@ -1,0 +1,275 @@
+"""Compiled calculators of many windows at once: packing, sums, and the statistics that need no order.
+
+Every kernel gets the packed series (`pack`), so that a window is one run of present samples. Sums follow
+NumPy's own order (`total`), because many of tsfresh's values hang on the last bit of a mean: whether a
+constant lies above its mean, whether its variance is zero. A window is summed from its own first sample,
+never from the batch's, so its value does not depend on the other windows. No fastmath: it may reorder sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# What `levels` can write, in the order of its slots.
+LEVELS = (
+    "sum_values",
+    "mean",
+    "length",
+    "maximum",
+    "minimum",
+    "absolute_maximum",
+    "abs_energy",
+    "root_mean_square",
+    "variance",
+    "standard_deviation",
+    "variance_larger_than_standard_deviation",
+    "variation_coefficient",
+    "skewness",
+    "kurtosis",
+    "slope",
+    "intercept",
+    "rvalue",
+)
+_BLOCK = 128  # NumPy sums up to this many values with eight running sums, more of them by halves
+
+
+@njit(cache=True, error_model="numpy")
+def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, highs: Ints) -> None:
+    """Pack the present samples of each series: window w of s is ``packed[s, lows[s, w]:highs[s, w]]``.
+
+    ``values`` and ``packed`` are [S, T]; ``starts`` and ``ends`` [W] count cells, ``lows`` and ``highs`` [S, W] count
+    samples.
+    """
+    cells = values.shape[1]
+    before = np.empty(cells + 1, np.int64)
+    for s in range(values.shape[0]):
+        count = 0
+        for t in range(cells):
+            before[t] = count
+            value = values[s, t]
+            packed[s, count if count < cells else 0] = value
+            count += value == value  # noqa: PLR0124  # false for NaN
+        before[cells] = count
+        for w in range(starts.size):
+            lows[s, w] = before[starts[w]]
+            highs[s, w] = before[ends[w]]
+
+
+@njit(cache=True, error_model="numpy")
+def _block_total(x: Floats, low: int, count: int) -> float:
+    if count < 8:
+        small = -0.0
+        for i in range(low, low + count):
+            small += x[i]
+        return small
+    r0, r1, r2, r3 = x[low], x[low + 1], x[low + 2], x[low + 3]
+    r4, r5, r6, r7 = x[low + 4], x[low + 5], x[low + 6], x[low + 7]
+    whole = low + count - count % 8
+    for i in range(low + 8, whole, 8):
+        r0 += x[i]
+        r1 += x[i + 1]
+        r2 += x[i + 2]
+        r3 += x[i + 3]
+        r4 += x[i + 4]
+        r5 += x[i + 5]
+        r6 += x[i + 6]
+        r7 += x[i + 7]
+    result = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
+    for i in range(whole, low + count):
+        result += x[i]
+    return result
+
+
+@njit(cache=True, error_model="numpy")
+def _halved_total(x: Floats, low: int, count: int) -> float:
+    """Halves down to blocks, added in pairs on the way back; recursion crashes out of numba's cache."""
+    lows, counts, stages, partial = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
+    lows[0], counts[0], stages[0] = low, count, 0
+    depth, result = 0, 0.0
+    while depth >= 0:
+        size = counts[depth]
+        if size <= _BLOCK:
+            result = _block_total(x, lows[depth], size)
+            depth -= 1
+            continue
+        half = size // 2
+        half -= half % 8
+        if stages[depth] == 2:
+            result = partial[depth] + result
+            depth -= 1
+            continue
+        if stages[depth] == 0:
+            lows[depth + 1], counts[depth + 1] = lows[depth], half
+        else:
+            partial[depth] = result
+            lows[depth + 1], counts[depth + 1] = lows[depth] + half, size - half
+        stages[depth] += 1
+        depth += 1
+        stages[depth] = 0
+    return result
+
+
+@njit(cache=True, error_model="numpy")
+def total(x: Floats, low: int, count: int) -> float:
+    """The sum of ``x[low:low + count]``, bit-equal to ``np.sum`` of that slice."""
+    if count <= _BLOCK:
+        return 0.0 + _block_total(x, low, count)
+    return 0.0 + _halved_total(x, low, count)
+
+
+@njit(cache=True, error_model="numpy")
+def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> float:
+    """``np.var`` of the slice, to the bit; ``scratch`` holds at least ``count`` values."""
+    for i in range(count):
+        difference = x[low + i] - mean
+        scratch[i] = difference * difference
+    return total(scratch, 0, count) / count
+
+
+@njit(cache=True, error_model="numpy")
+def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
+    """Lowest and highest value of a slice that is not empty."""
+    low0 = low1 = low2 = low3 = high0 = high1 = high2 = high3 = x[low]
+    whole = high - (high - low) % 4
+    for i in range(low, whole, 4):
+        a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+        low0 = min(low0, a)
+        low1 = min(low1, b)
+        low2 = min(low2, c)
+        low3 = min(low3, d)
+        high0 = max(high0, a)
+        high1 = max(high1, b)
+        high2 = max(high2, c)
+        high3 = max(high3, d)
+    for i in range(whole, high):
+        low0 = min(low0, x[i])
+        high0 = max(high0, x[i])
+    return min(low0, low1, low2, low3), max(high0, high1, high2, high3)
+
+
+@njit(cache=True, error_model="numpy")
+def trend(x: Floats, low: int, count: int, mean: float) -> tuple[float, float, float]:
+    """Mean squares of index, of index times value, and of value, each about its mean, as linregress takes them."""
+    centre = (count - 1) / 2.0
+    a0 = a1 = a2 = a3 = 0.0
+    b0 = b1 = b2 = b3 = 0.0
+    whole = count - count % 4
+    for i in range(0, whole, 4):
+        d0, d1, d2, d3 = x[low + i] - mean, x[low + i + 1] - mean, x[low + i + 2] - mean, x[low + i + 3] - mean
+        step = i - centre
+        a0 += step * d0
+        a1 += (step + 1.0) * d1
+        a2 += (step + 2.0) * d2
+        a3 += (step + 3.0) * d3
+        b0 += d0 * d0
+        b1 += d1 * d1
+        b2 += d2 * d2
+        b3 += d3 * d3
+    for i in range(whole, count):
+        d0 = x[low + i] - mean
+        a0 += (i - centre) * d0
+        b0 += d0 * d0
+    across = (count * count - 1.0) / 12.0
+    return across, ((a0 + a1) + (a2 + a3)) / count, ((b0 + b1) + (b2 + b3)) / count
+
+
+@njit(cache=True, error_model="numpy")
+def correlation(across: float, shared: float, along: float) -> float:
+    """The rvalue of linregress from the three mean squares of `trend`."""
+    if across == 0.0 or along == 0.0:
+        return np.nan if shared == 0.0 else 0.0
+    return max(-1.0, min(1.0, shared / math.sqrt(across * along)))
+
+
+@njit(cache=True, error_model="numpy")
+def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, float]:
+    """Skewness G1 and kurtosis G2 of the distances from the first sample.
+
+    pandas' own moments are as exact as these; without the shift a counter of 1e15 would lose every digit.
+    """
+    for i in range(count):
+        scratch[i] = x[low + i] - x[low]
+    mean = total(scratch, 0, count) / count
+    m2 = m3 = m4 = 0.0
+    for i in range(count):
+        step = scratch[i] - mean
+        square = step * step
+        m2 += square
+        m3 += square * step
+        m4 += square * square
+    n = float(count)
+    skew = kurt = np.nan
+    if count >= 3:
+        skew = m3 / (m2 * math.sqrt(m2)) * (n * math.sqrt(n - 1.0) / (n - 2.0))
+    if count >= 4:
+        inner = n * (n + 1.0) * (m4 / (m2 * m2)) - 3.0 * (n - 1.0)
+        kurt = (n - 1.0) / ((n - 2.0) * (n - 3.0)) * inner
+    return skew, kurt
+
+
+@njit(cache=True, error_model="numpy")
+def _put(row: Floats, slot: int, value: float) -> None:
+    if slot >= 0:
+        row[slot] = value
+
+
+@njit(cache=True, error_model="numpy")
+def levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
+    """Write the statistics of `LEVELS`; ``slots[k]`` is the k-th one's column in ``out`` [S, W, C], or -1.
+
+    The common ones share one pass over a window that lies in the first cache; the dear ones run when asked for.
+    """
+    scratch = np.empty(packed.shape[1])
+    spread = slots[8:12].max() >= 0
+    edges = slots[3:6].max() >= 0
+    energy = slots[6:8].max() >= 0
+    shape = slots[12:14].max() >= 0
+    line = slots[14:17].max() >= 0
+    for s in range(lows.shape[0]):
+        x = packed[s]
+        for w in range(lows.shape[1]):
+            low = lows[s, w]
+            count = highs[s, w] - low
+            row = out[s, w]
+            if count == 0:
+                continue
+            whole = total(x, low, count)
+            mean = whole / count
+            _put(row, slots[0], whole)
+            _put(row, slots[1], mean)
+            _put(row, slots[2], float(count))
+            if edges:
+                least, most = extremes(x, low, low + count)
+                _put(row, slots[3], most)
+                _put(row, slots[4], least)
+                _put(row, slots[5], max(abs(least), abs(most)))
+            if energy:
+                for i in range(count):
+                    scratch[i] = x[low + i] * x[low + i]
+                squares = total(scratch, 0, count)
+                _put(row, slots[6], squares)
+                _put(row, slots[7], math.sqrt(squares / count))
+            if spread:
+                square = variance(x, low, count, mean, scratch)
+                deviation = math.sqrt(square)
+                _put(row, slots[8], square)
+                _put(row, slots[9], deviation)
+                _put(row, slots[10], 1.0 if square > deviation else 0.0)
+                _put(row, slots[11], deviation / mean if mean != 0.0 else np.nan)
+            if shape:
+                skew, kurt = _shape(x, low, count, scratch)
+                _put(row, slots[12], skew)
+                _put(row, slots[13], kurt)
+            if line and count > 1:
+                across, shared, along = trend(x, low, count, mean)
+                slope = shared / across
+                _put(row, slots[14], slope)
+                _put(row, slots[15], mean - slope * ((count - 1) / 2.0))
+                _put(row, slots[16], correlation(across, shared, along))
