@@ -86,10 +86,10 @@ def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | 
     if len(places):
         incident[places] = _components(events.iloc[places].reset_index(drop=True), settings)
         incident = _attach(events, incident, to_nanoseconds(settings.incident_gap))
-    rows = [
-        _failure(events[incident == number], events[(incident == number) & target], settings)
-        for number in range(int(incident.max()) + 1 if len(incident) else 0)
-    ]
+    rows = []
+    for number, members in pd.Series(incident).groupby(incident).indices.items():
+        if number >= 0:
+            rows.append(_failure(events.iloc[members], events.iloc[members[target[members]]], settings))
     if given is not None:
         rows = _with_given(rows, given, settings)
     order = sorted(range(len(rows)), key=lambda index: (rows[index]["time"], rows[index]["node"]))
@@ -272,8 +272,8 @@ def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: Label
         rows.append(
             {
                 "time": start, "end": end, "node": node, "nodes": [node], "gpu": "", "pci": "", "xid": pd.NA,
-                "xids": [], "kind": kind or "given", "severity": "", "count": 1, "origin": "given", "recovery_action": "",
-                "evidence": f"given as {kind or 'an incident'}",
+                "xids": [], "kind": kind or "given", "severity": "", "count": 1, "origin": "given",
+                "recovery_action": "", "evidence": f"given as {kind or 'an incident'}",
             }
         )  # fmt: skip
     return rows

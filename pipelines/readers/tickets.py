@@ -61,11 +61,17 @@ def _times(path: Path, frame: pd.DataFrame, name: str, *, blank: bool = False) -
 def read_incidents(path: Path) -> pd.DataFrame:
     """Rows of node, start, end, kind ("" when the file has no such column).
 
+    A file with the columns time, node, xid instead holds onsets of XIDs; their kind is "xid 79 gpu 3", which
+    `pipelines.failures` reads as events.
+
     Raises
     ------
     InputError
         The file breaks its form; the message names the line.
     """
+    frame = _rows(path, ("node",))
+    if {"time", "xid"} <= set(frame.columns):
+        return _onsets(path, frame)
     frame = _rows(path, _INCIDENTS)
     out = pd.DataFrame(
         {
@@ -80,6 +86,24 @@ def read_incidents(path: Path) -> pd.DataFrame:
         if wrong.any():
             raise InputError(f"{path}: line {int(wrong.to_numpy().argmax()) + 2}: {why}")
     return out
+
+
+def _onsets(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Onsets of XIDs: time, node, xid and, where there is one, gpu, uuid, pci or gpu_index."""
+    wrong = ~frame["xid"].str.fullmatch(r" *\d{1,5} *") | (frame["node"].str.strip() == "")
+    if wrong.any():
+        raise InputError(f"{path}: line {int(wrong.to_numpy().argmax()) + 2}: wanted a node and a whole number as xid")
+    named = next((name for name in ("gpu", "uuid", "pci", "gpu_index") if name in frame), None)
+    gpu = (" gpu " + frame[named].str.strip()).where(frame[named].str.strip() != "", "") if named else ""
+    times = _times(path, frame, "time")
+    return pd.DataFrame(
+        {
+            "node": frame["node"].str.strip().astype("str"),
+            "start": times,
+            "end": times,
+            "kind": ("xid " + frame["xid"].str.strip() + gpu).astype("str"),
+        }
+    )
 
 
 def read_sessions(path: Path) -> pd.DataFrame:
