@@ -135,11 +135,11 @@ def _healed(
     out: Benign, nodes: tuple[Node, ...], span: float, plan: Schedule, failures: int, rng: np.random.Generator
 ) -> None:
     """Signs that begin as before a failure and go away by themselves."""
-    wanted = rng.poisson(0.6 * failures + 0.025 * len(nodes) * span / DAY)
+    wanted = rng.poisson(0.4 * failures + 0.03 * len(nodes) * span / DAY)
     for _ in range(wanted):
         kind = KINDS[rng.integers(len(KINDS))]
         start = float(rng.uniform(0.02, 0.95)) * span
-        end = start + float(np.clip(rng.lognormal(np.log(25), 0.9), 4, 240)) * 60
+        end = start + float(np.clip(rng.lognormal(np.log(14), 0.9), 4, 180)) * 60
         node = int(rng.integers(len(nodes)))
         near = any(
             f.node == node and f.time - f.plan.warning - 2 * HOUR < end and start < f.back for f in plan.failures
@@ -149,7 +149,8 @@ def _healed(
         gpus = nodes[node].gpus
         gpu = int(rng.integers(len(gpus))) if gpus else -1
         # most stay smaller than what precedes a failure; some do not
-        strength = float(np.exp(rng.uniform(np.log(0.08), np.log(0.9))))
+        high = 1.0 if rng.random() < 0.2 else 0.4
+        strength = float(np.exp(rng.uniform(np.log(0.06), np.log(high))))
         effects, lines = draw_signs(kind, node, gpu, (start, end), strength, rng)
         out.effects += effects
         out.lines += lines

@@ -110,7 +110,7 @@ def _plan_one(kind: str, time: float, silent: bool, rng: np.random.Generator) ->
         kind=kind,
         time=round(time, 3),
         warning=0.0 if silent else min(round(warning, 3), time * 0.8),
-        strength=round(float(np.exp(rng.uniform(np.log(0.3), np.log(1.6)))), 3),
+        strength=round(float(np.exp(rng.uniform(np.log(0.4), np.log(2.0)))), 3),
         xids=xids,
         in_log=in_log,
         in_gauge=in_gauge,

@@ -171,7 +171,8 @@ def draw_signs(
     """The signs that one piece of trouble shows over a span of seconds: some of its kind's, each in a shape."""
     effects: list[Effect] = []
     for place, sign in enumerate(SIGNS[kind]):
-        if rng.random() > (0.9 if place == 0 else 0.45):
+        # the first of a kind nearly always shows, the others now and then
+        if rng.random() > (0.93 if place == 0 else 0.45):
             continue
         if sign.where == "gpu" and gpu < 0:
             continue
@@ -192,7 +193,7 @@ def draw_signs(
             )
         )
     lines = []
-    speaks = kind == "driver" or (LINES[kind] and rng.random() < 0.35) or not effects
+    speaks = kind == "driver" or rng.random() < 0.35 or not effects
     if speaks and LINES[kind]:
         source, template = LINES[kind][rng.integers(len(LINES[kind]))]
         # a warning of a few minutes says its line at least once or twice
