@@ -97,7 +97,10 @@ class Staged:
             whole = pa.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
             groups = frame.groupby([frame["node"], days], sort=True)
             lines = {
-                (str(node), int(day)): pa.RecordBatch.from_pandas(part, schema=whole, preserve_index=False)
+                # joined frames hold their text in pieces, and a batch must be one
+                (str(node), int(day)): pa.Table.from_pandas(part, schema=whole, preserve_index=False)
+                .combine_chunks()
+                .to_batches()[0]
                 for (node, day), part in groups
             }
             self._write("logs", whole, lines)
