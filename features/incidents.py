@@ -86,10 +86,13 @@ def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | 
     if len(places):
         incident[places] = _components(events.iloc[places].reset_index(drop=True), settings)
         incident = _attach(events, incident, to_nanoseconds(settings.incident_gap))
-    rows = []
-    for number, members in pd.Series(incident).groupby(incident).indices.items():
-        if number >= 0:
-            rows.append(_failure(events.iloc[members], events.iloc[members[target[members]]], settings))
+    by_incident = np.argsort(incident, kind="stable")
+    parts = np.split(by_incident, np.flatnonzero(np.diff(incident[by_incident])) + 1) if len(by_incident) else []
+    rows = [
+        _failure(events.iloc[part], events.iloc[part[target[part]]], settings)
+        for part in parts
+        if incident[part[0]] >= 0
+    ]
     if given is not None:
         rows = _with_given(rows, given, settings)
     order = sorted(range(len(rows)), key=lambda index: (rows[index]["time"], rows[index]["node"]))
