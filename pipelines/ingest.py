@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pandas as pd
 
 from features.settings import to_nanoseconds
-from features.tables import SESSIONS, ForeshockError, InputError, UsageError, conform, to_ns, to_time
+from features.tables import SESSIONS, ForeshockError, InputError, UpstreamError, UsageError, conform, to_ns, to_time
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier
@@ -110,8 +110,10 @@ def ingest(
         try:
             if prometheus is not None:
                 _pull(store, prometheus, options, report)
-        finally:
+        except UpstreamError:
             merge(store, progress)  # what was read whole is kept when the server breaks off
+            raise
+        report.conflicts = merge(store, progress)
         _tables(store, sessions, incidents, report)
     return report.finish(store)
 
@@ -122,6 +124,7 @@ class _Report:
     def __init__(self, progress: Progress | None) -> None:
         self.inputs: list[dict[str, Any]] = []
         self.errors: list[str] = []
+        self.conflicts = 0
         self._progress = progress
 
     def say(self, text: str) -> None:
@@ -143,6 +146,7 @@ class _Report:
         return {
             "inputs": self.inputs,
             "errors": self.errors,
+            "conflicts": self.conflicts + sum(item.get("conflicts", 0) for item in self.inputs if not item["already"]),
             **totals,
             "start": None if start is None else to_time(start).isoformat(),
             "end": None if end is None else to_time(end).isoformat(),

@@ -19,16 +19,18 @@ from pipelines.store import Store, frame_bytes, node_folder, replace_file
 _LINES = [*LOGS.columns, "seq"]
 
 
-def merge(store: Store, progress: Callable[[str], None] | None = None) -> list[Finished]:
-    """Bring every whole staged input in and remember it; the caller holds the store.
+def merge(store: Store, progress: Callable[[str], None] | None = None) -> int:
+    """Bring every whole staged input in and remember it; how many samples contradicted another of their time.
 
-    A run killed anywhere in here is completed by the next call: a node's day merged twice is the same.
+    The caller holds the store. A run killed anywhere in here is completed by the next call: a node's day
+    merged twice is the same.
     """
     staged = Finished.all(store.path / "staging")
     if not staged:
-        return []
+        return 0
     names = _learn_addresses(store, staged)
     samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
+    conflicts = 0
     for number, ((node, day), sources) in enumerate(sorted(samples.items())):
         if progress:
             progress(f"writing {node} ({number + 1} of {len(samples)} node-days)")
@@ -36,6 +38,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> list[F
         for source in sources:
             _add(cells, store, source)
         store.merge_day(node, day, cells)
+        conflicts += cells.conflicts
     for (node, day), sources in sorted(lines.items()):
         _merge_lines(store, node, day, sources)
     _merge_gpus(store, staged, names)
@@ -46,7 +49,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> list[F
         replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
     for finished in staged:
         shutil.rmtree(finished.folder)
-    return staged
+    return conflicts
 
 
 Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name

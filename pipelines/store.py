@@ -132,7 +132,7 @@ class Store:
             return store
         if step_ns <= 0 or DAY_NS % step_ns:
             raise UsageError(f"step {step_ns / 1e9:g}s does not divide a day; take one that does, e.g. 15s, 30s or 1m")
-        if path.exists() and (not path.is_dir() or any(child.name != ".lock" for child in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not child.name.startswith(".") for child in path.iterdir())):
             raise InputError(f"{path} is there and is no store; name a new folder")
         replace_file(path / "store.json", json.dumps({"format": FORMAT, "step_ns": step_ns}).encode() + b"\n")
         return cls(path, step_ns)

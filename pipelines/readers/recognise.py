@@ -16,14 +16,13 @@ def open_stream(path: Path) -> BinaryIO:
 
     Errors of the unpacking library (a torn file) come from the reads.
     """
-    raw = path.open("rb")
-    magic = raw.read(6)
-    raw.seek(0)
+    with path.open("rb") as file:
+        magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):
-        return cast("BinaryIO", gzip.GzipFile(fileobj=raw))
+        return cast("BinaryIO", gzip.open(path))
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return cast("BinaryIO", lzma.LZMAFile(raw))
+        return cast("BinaryIO", lzma.open(path))
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=True)
+        reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
         return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", reader)))
-    return raw
+    return path.open("rb")
