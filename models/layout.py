@@ -1,0 +1,63 @@
+"""What the columns of a matrix are to a model: which metric, family and measurement, and whether against peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from features.families import FAMILIES, family
+from features.names import split
+from features.tables import SchemaError
+
+_STATES = frozenset({"phase", "history"})  # say where a node is, not that it is odd
+_KINDS = frozenset({"presence", "logs", "phase", "history"})  # their first step is what another metric's name is
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric's columns: pairs (own, peer) of one measurement, -1 where one of the two is not there."""
+
+    name: str
+    family: int
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The metrics whose oddness counts, and the columns that only describe the node's state."""
+
+    metrics: tuple[Metric, ...]
+    states: tuple[int, ...]
+    changing: int  # column that is above 0 while a node's phase changes, -1 without
+
+
+def read(columns: Sequence[str]) -> Layout:
+    """Group columns by the grammar of `features.names`; a name outside it is a metric of its own."""
+    groups: dict[str, dict[tuple[str, ...], list[int]]] = {}
+    states, changing = [], -1
+    for number, name in enumerate(columns):
+        metric, steps, calculator = parts(name)
+        if family(metric) in _STATES:
+            states.append(number)
+            if family(metric) == "phase" and "chang" in metric and "peer" not in steps:
+                changing = number
+            continue
+        key = (*(step for step in steps if step != "peer"), calculator)
+        pair = groups.setdefault(metric, {}).setdefault(key, [-1, -1])
+        pair[int("peer" in steps)] = number
+    metrics = tuple(
+        Metric(metric, FAMILIES.index(family(metric)), tuple((own, peer) for own, peer in pairs.values()))
+        for metric, pairs in groups.items()
+    )
+    return Layout(metrics, tuple(states), changing)
+
+
+def parts(name: str) -> tuple[str, tuple[str, ...], str]:
+    """Metric (a pseudo-kind with its first step, as ``logs.unknown``), steps and calculator of a column."""
+    try:
+        metric, steps, calculator = split(name)
+    except SchemaError:
+        return name, (), "value"
+    if metric in _KINDS and steps:
+        return f"{metric}.{steps[0]}", steps[1:], calculator
+    return metric, steps, calculator

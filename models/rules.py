@@ -1,0 +1,39 @@
+"""The rule that no model may miss: a failure that has begun is an alarm.
+
+A failure without any warning is caught "at" by this alone. It is kept aside from the features, and named as what it is
+in the reasons.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features.windows import as_ns
+
+REASON = "rule.failure_began"
+
+
+def began(windows: pd.DataFrame, events: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
+    """Windows in whose last stride a hardware XID came or a GPU was lost on the node.
+
+    Parameters
+    ----------
+    windows, events
+        `WINDOWS` and `EVENTS`; events of kind "hardware" count, whatever they were told by.
+    stride_ns
+        From one window to the next, in nanoseconds: each event marks one window.
+    """
+    found = events[(events["kind"] == "hardware").to_numpy()]
+    out = np.zeros(len(windows), dtype=bool)
+    if found.empty:
+        return out
+    end = as_ns(windows["end"])
+    times = {str(name): np.sort(as_ns(rows["time"])) for name, rows in found.groupby("node")}
+    for name, rows in windows.groupby("node", sort=False).indices.items():
+        began_at = times.get(str(name))
+        if began_at is not None:
+            moments = end[rows]
+            out[rows] = np.searchsorted(began_at, moments - stride_ns) < np.searchsorted(began_at, moments)
+    return out

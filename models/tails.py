@@ -1,0 +1,111 @@
+"""How rare a value is among many quiet ones, also beyond the largest that was seen.
+
+For each column the survival function of a statistic (0 = usual, larger = odder) is kept at a few knots. Above the
+last knot it falls as a power of ``1 + value`` whose exponent is Hill's estimate (Hill 1975) from the values above it:
+with n quiet rows an empirical tail ends at 1/n, and an exponential one would call every outlier a miracle.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+
+_LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
+_BEYOND = 20  # values above the last knot that an exponent is estimated from
+_PRIOR = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
+_PRIOR_ROWS = 5.0
+MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
+
+
+class Tails:
+    """Survival functions of several statistics.
+
+    Attributes
+    ----------
+    knots
+        [C, Q] values, ascending.
+    levels
+        [C, Q] -log10 of the share of quiet rows at or above the knot.
+    shape
+        [C] inverse of the exponent beyond the last knot.
+    """
+
+    def __init__(self, knots: Floats, levels: Floats, shape: Floats) -> None:
+        self.knots, self.levels, self.shape = knots, levels, shape
+
+    @classmethod
+    def fit(cls, values: NDArray[Any], *, overlap: float = 1.0) -> Self:
+        """Learn from quiet rows [n, C]; NaN is left out.
+
+        Parameters
+        ----------
+        overlap
+            How many rows tell as much as one: windows overlap.
+        """
+        parts = [_fit_one(np.asarray(column, dtype=np.float64), overlap) for column in np.asarray(values).T]
+        knots, levels, shape = (np.array(part) for part in zip(*parts, strict=True)) if parts else _nothing()
+        return cls(knots, levels, shape)
+
+    def surprise(self, values: NDArray[Any]) -> Singles:
+        """-log10 of the share of quiet rows at least as odd, [n, C]; NaN is no surprise at all (0)."""
+        values = np.asarray(values)
+        out = np.empty(values.shape, dtype=np.float32)
+        for column in range(values.shape[1]):
+            out[:, column] = self.one(values[:, column], column)
+        return out
+
+    def one(self, values: NDArray[Any], column: int = 0) -> Floats:
+        """The surprises [n] of one column."""
+        found = np.asarray(values, dtype=np.float64)
+        found = np.where(np.isnan(found), 0.0, np.minimum(found, 1e38))
+        knots, levels = self.knots[column], self.levels[column]
+        body = np.interp(found, knots, levels)
+        ratio = np.log10((1 + np.maximum(found, knots[-1])) / (1 + knots[-1]))
+        return np.asarray(np.minimum(body + ratio / self.shape[column], MOST), dtype=np.float64)
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain arrays."""
+        return {"knots": self.knots, "levels": self.levels, "shape": self.shape}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """What `to_state` gave."""
+        return cls(state["knots"], state["levels"], state["shape"])
+
+
+def _nothing() -> tuple[Floats, Floats, Floats]:
+    return np.zeros((0, len(_LEVELS) + 2)), np.zeros((0, len(_LEVELS) + 2)), np.zeros(0)
+
+
+def _fit_one(values: Floats, overlap: float) -> tuple[Floats, Floats, float]:
+    """Knots, their levels and the shape beyond, for one column."""
+    found = np.sort(values[~np.isnan(values)])
+    count = len(found)
+    size = len(_LEVELS) + 2
+    if count == 0:
+        return np.zeros(size), np.zeros(size), _PRIOR
+    usable = _LEVELS[count * _LEVELS >= min(_BEYOND, count / 2)]
+    places = np.clip(np.ceil(count * (1 - usable)).astype(int), 0, count - 1)
+    knots = np.r_[found[0], found[places]]
+    # The share at or above each knot: ties count wholly, so the most common value is never odd
+    knots = np.unique(knots)
+    share = np.asarray((count - np.searchsorted(found, knots, side="left")) / count)
+    above = found[found > knots[-1]]
+    effective = count / overlap
+    shape = (np.log((1 + above) / (1 + knots[-1])).sum() / overlap + _PRIOR * _PRIOR_ROWS) / (
+        len(above) / overlap + _PRIOR_ROWS
+    )
+    share = np.maximum(share, 1 / (effective + 1))
+    if len(above) * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
+        rarer = (len(above) / overlap + 1) / (effective + 1)
+        step = 1e-6 * (1 + abs(knots[-1]))
+        knots, share = np.r_[knots, knots[-1] + step], np.r_[share, min(rarer, share[-1])]
+    pad = size - len(knots)
+    knots = np.r_[np.full(pad, knots[0] - 1.0), knots] if pad else knots
+    levels = np.r_[np.zeros(pad), -np.log10(share)]
+    return knots, levels, float(max(shape, 0.02))
