@@ -20,6 +20,7 @@ _OWN_FAMILIES = ("presence.", "phase.", "logs.", "history.")  # judged by their 
 _RELATIVE_FLOOR = 0.01
 _ABSOLUTE_FLOOR = 0.01
 _NO_SCALE = 1e-12
+_COLUMNS_AT_ONCE = 256  # of the matrix, turned so that a group's values lie side by side
 
 
 def names_of(columns: pd.Index) -> list[str]:
@@ -52,58 +53,65 @@ def columns(rows: pd.DataFrame, settings: PeerSettings) -> pd.DataFrame:
     groups = rows[phase.GROUP].to_numpy() if phase.GROUP in rows else np.zeros(len(rows), dtype=np.float32)
     order = np.lexsort((groups, moments))
     same = (np.diff(moments[order]) == 0) & (np.diff(groups[order]) == 0)
-    starts = np.concatenate(([0], np.flatnonzero(~same) + 1, [len(order)])) if len(order) else np.zeros(1, dtype=int)
-    out = robust_z(values, order.astype(np.int64), starts.astype(np.int64), settings.least + 1)
+    starts = np.concatenate(([0], np.flatnonzero(~same) + 1, [len(order)])) if len(order) else np.zeros(1)
+    out = np.empty(values.shape, dtype=np.float32)
+    for low in range(0, len(compared), _COLUMNS_AT_ONCE):
+        some = slice(low, low + _COLUMNS_AT_ONCE)
+        grouped = np.ascontiguousarray(values[order, some].T)
+        robust_z(grouped, starts.astype(np.int64), settings.least + 1)
+        out[order, some] = grouped.T
     return pd.DataFrame(out, index=rows.index, columns=[peer_name(name) for name in compared])
 
 
 @numba.njit(cache=True)
-def robust_z(
-    values: NDArray[np.float32], order: NDArray[np.int64], starts: NDArray[np.int64], least: int
-) -> NDArray[np.float32]:
-    """Compressed robust z of every value within its group.
+def robust_z(values: NDArray[np.float32], starts: NDArray[np.int64], least: int) -> None:
+    """Put its compressed robust z in the place of every value.
 
     Parameters
     ----------
     values
-        float32 [N, C].
-    order, starts
-        Rows of group ``g`` are ``order[starts[g] : starts[g + 1]]``.
+        float32 [C, N], a row for each column of the matrix, the rows of a group side by side.
+    starts
+        Group ``g`` is ``values[:, starts[g] : starts[g + 1]]``.
     least
         Groups with fewer known values than this, the value's own among them, give NaN.
-
-    Returns
-    -------
-    ndarray
-        float32 [N, C].
     """
-    rows, width = values.shape
-    out = np.full((rows, width), np.nan, dtype=np.float32)
-    most = 0
-    for group in range(len(starts) - 1):
-        most = max(most, starts[group + 1] - starts[group])
-    known = np.empty(most, dtype=np.float64)
-    for group in range(len(starts) - 1):
-        members = order[starts[group] : starts[group + 1]]
-        if len(members) < least:
-            continue
-        for column in range(width):
+    known = np.empty(values.shape[1], dtype=np.float64)
+    for column in range(values.shape[0]):
+        for group in range(len(starts) - 1):
             count = 0
-            for member in members:
-                value = values[member, column]
-                if not np.isnan(value):
-                    known[count] = value
+            for at in range(starts[group], starts[group + 1]):
+                if not np.isnan(values[column, at]):
+                    known[count] = values[column, at]
                     count += 1
             if count < least:
+                values[column, starts[group] : starts[group + 1]] = np.nan
                 continue
-            centre = np.median(known[:count])
-            spread = 1.4826 * np.median(np.abs(known[:count] - centre))
-            unit = max(spread, _RELATIVE_FLOOR * abs(centre))
+            some = known[:count]
+            some.sort()
+            centre = 0.5 * (some[(count - 1) // 2] + some[count // 2])
+            unit = max(1.4826 * _deviation(some, centre), _RELATIVE_FLOOR * abs(centre))
             if unit < _NO_SCALE:
                 unit = _ABSOLUTE_FLOOR
-            for member in members:
-                value = values[member, column]
-                if not np.isnan(value):
-                    away = (value - centre) / unit
-                    out[member, column] = np.sign(away) * np.log1p(abs(away))
-    return out
+            for at in range(starts[group], starts[group + 1]):
+                away = (values[column, at] - centre) / unit
+                values[column, at] = np.sign(away) * np.log1p(abs(away))
+
+
+@numba.njit(cache=True)
+def _deviation(ascending: NDArray[np.float64], centre: float) -> float:
+    """Median of the distances from ``centre``: taken outwards from it, so that nothing need be sorted again."""
+    count = len(ascending)
+    right = np.searchsorted(ascending, centre)
+    left = right - 1
+    before = 0.0
+    last = 0.0
+    for _ in range(count // 2 + 1):
+        before = last
+        if right >= count or (left >= 0 and centre - ascending[left] <= ascending[right] - centre):
+            last = centre - ascending[left]
+            left -= 1
+        else:
+            last = ascending[right] - centre
+            right += 1
+    return last if count % 2 else 0.5 * (before + last)

@@ -28,7 +28,7 @@ _LEAST_TAIL = 3
 _LEAST_FROZEN = (5, 10)  # series and samples of each: fewer may well be constant
 _REPLACED_NS = 600_000_000_000  # a GPU first seen this much later may stand in for one that is gone
 _NEVER = np.iinfo(np.int64).max  # first seen: not on the list
-_BY_PROMETHEUS = re.compile(r"up$|scrape_")  # written by the server, there even when the node is not
+_BY_PROMETHEUS = re.compile(r"up(\{|$)|scrape_")  # written by the server, there even when the node is not
 _GPU_UP = re.compile(r'up\{.*job="[^"]*(dcgm|nvidia|gpu)', re.IGNORECASE)
 
 WHAT = (
