@@ -42,7 +42,7 @@ SCORERS: list[Scorer] = [
 ]
 
 
-@parametrize_with_checks(SCORERS)
+@parametrize_with_checks(SCORERS)  # type: ignore[untyped-decorator]  # scikit-learn has no types
 def test_scikit_learns_checks_pass(estimator: Scorer, check: Any) -> None:
     with warnings.catch_warnings():
         # Tiny random data: some checks say so themselves, and array API checks ask for an environment variable
