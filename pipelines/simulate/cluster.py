@@ -7,6 +7,8 @@ from uuid import UUID
 
 import numpy as np
 
+from pipelines.simulate.habits import Habits
+
 MODEL = "NVIDIA B200"
 DRIVER = "570.124.06"
 RACK_SIZE = 4  # nodes that share a rack's air
@@ -70,18 +72,26 @@ CHATTER = (
     ("nfs_retrans", False, 2.0, 12.0),
 )
 CHATTY_LINES = (
-    "pcieport 0000:15:01.0: AER: Correctable error message received from 0000:16:00.0",
+    "pcieport 0000:15:01.0: AER: Corrected error received: 0000:18:00.0",
     "mce: [Hardware Error]: Machine check events logged",
     "ACPI Error: No handler for Region [POWR] (IPMI)",
+    "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x{n})",
 )
 
 
-def build(nodes: int, gpus: int, step: float, seed: int) -> tuple[Node, ...]:
-    """The nodes of a cluster; a quarter of them chatter though healthy."""
-    return tuple(_node(k, gpus, step, np.random.default_rng([seed, 11, k])) for k in range(nodes))
+def build(nodes: int, gpus: int, step: float, habits: Habits, seed: int) -> tuple[Node, ...]:
+    """The nodes of a cluster; a third of them chatter though healthy."""
+    rng = np.random.default_rng([seed, 10])
+    weak = rng.random(nodes) < 0.15
+    if habits.weak_nodes is not None:
+        weak = np.isin(np.arange(nodes), rng.permutation(nodes)[: habits.weak_nodes])
+    return tuple(
+        _node(k, gpus, step, habits.weak_weight if weak[k] else 1.0, np.random.default_rng([seed, 11, k]))
+        for k in range(nodes)
+    )
 
 
-def _node(k: int, gpus: int, step: float, rng: np.random.Generator) -> Node:
+def _node(k: int, gpus: int, step: float, weight: float, rng: np.random.Generator) -> Node:
     cards = tuple(
         Gpu(g, f"GPU-{UUID(bytes=rng.bytes(16), version=4)}", BUSES[g] if g < len(BUSES) else 0x20 + g)
         for g in range(gpus)
@@ -101,7 +111,7 @@ def _node(k: int, gpus: int, step: float, rng: np.random.Generator) -> Node:
         rack=k // RACK_SIZE,
         gpus=cards,
         phase=round(float(rng.uniform(0.05, 0.95)) * step, 3),
-        weight=6.0 if rng.random() < 0.15 else 1.0,
+        weight=weight,
         ambient=float(rng.normal(0, 1.5)),
         chatter=chatter,
         chatty_line=line,

@@ -20,7 +20,7 @@ from pipelines.simulate.trouble import HOUR, Effect
 Array = NDArray[np.float64]
 Drivers = dict[str, Array]
 IDLE_WATTS, FULL_WATTS = 140.0, 860.0
-SLOTS = 128.0  # RPC slots of one NFS transport
+SLOTS = 128.0  # RPC slots for which the rates below hold
 #                     idle  load  train save  eval  hang  down
 UTIL = np.array([0.0, 0.06, 0.975, 0.10, 0.80, 1.0, 0.0])
 TENSOR = np.array([0.0, 0.01, 0.46, 0.02, 0.30, 0.0, 0.0])
@@ -106,11 +106,11 @@ class Moves:
 
 
 def drive(
-    node: Node, doing: Work, times: Array, moves: Moves, step: float, seed: int, day: int
+    node: Node, doing: Work, times: Array, moves: Moves, step: float, slots: int, seed: int, day: int
 ) -> tuple[Drivers, Drivers]:
-    """The drivers of a node and of its GPUs over seconds [T]."""
+    """The drivers of a node and of its GPUs over seconds [T]; `slots` 0 lifts the limit of the NFS client."""
     rng = np.random.default_rng([seed, 51, node.index, day])
-    host = _host(node, doing, times, moves, rng)
+    host = _host(node, doing, times, moves, slots, rng)
     cards = _cards(node, doing, host, moves, step, rng, np.random.default_rng([seed, 52, node.index]))
     return host, cards
 
@@ -183,7 +183,7 @@ def _cards(
     return out
 
 
-def _host(node: Node, doing: Work, times: Array, moves: Moves, rng: np.random.Generator) -> Drivers:
+def _host(node: Node, doing: Work, times: Array, moves: Moves, slots: int, rng: np.random.Generator) -> Drivers:
     """Drivers of the node [T]."""
     length, phase = len(times), doing.phase
 
@@ -208,7 +208,7 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, rng: np.random.Ge
     for mode in CPU_MODES:
         share = {"idle": 1 - cpu, "user": cpu * 0.72, "system": cpu * 0.22, "iowait": 0.002 * out["blocked"]}
         out[f"cpu_mode:{mode}"] = np.clip(share.get(mode, cpu * 0.012), 0, 1)
-    _storage(out, doing, moves, rng)
+    _storage(out, doing, moves, slots, rng)
     _fabric(out, node, doing, moves, rng)
     out["mem_used"] = 9e10 + np.where(doing.attempt >= 0, 4.5e11, 0) * wobble(0.004)
     out["cache"] = np.clip(2e11 + 6e10 * np.sin(hour / 5 + node.index), 0, None)
@@ -229,11 +229,14 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, rng: np.random.Ge
     return out
 
 
-def _storage(out: Drivers, doing: Work, moves: Moves, rng: np.random.Generator) -> None:
+def _storage(out: Drivers, doing: Work, moves: Moves, slots: int, rng: np.random.Generator) -> None:
     """The NFS client: a save is bound by its RPC slots, so that most of an operation's time is spent in its queue."""
     phase, length = doing.phase, len(doing.phase)
     slow = moves.apply("nfs_latency", np.exp(0.25 * rng.standard_normal(length)))
-    drag = 1 / (1 + 0.05 * (slow - 1).clip(0))
+    # without the limit, a save and a load run at what the link and the server give
+    pace = slots / SLOTS if slots else 5.0
+    held = float(slots or 65536)
+    drag = pace / (1 + 0.05 * (slow - 1).clip(0))
     write = np.where(phase == SAVE, 1.7e9 / (1 + doing.size / 80), 3e4) * np.exp(0.12 * rng.standard_normal(length))
     read = np.where(phase == LOAD, 2.3e9 / (1 + doing.size / 60), np.where(phase == TRAIN, 6e6, 2e3))
     read = read * np.exp(0.15 * rng.standard_normal(length))
@@ -253,8 +256,8 @@ def _storage(out: Drivers, doing: Work, moves: Moves, rng: np.random.Generator) 
         response = quick[name] * slow * np.exp(0.1 * rng.standard_normal(length))
         queue = 0.00004 * slow
         if name in {"READ", "WRITE"}:
-            full = rate > 300
-            response = np.where(full, np.maximum(response, SLOTS / np.maximum(rate, 1)), response)
+            full = (rate > 300 * pace) & (slots > 0)
+            response = np.where(full, np.maximum(response, held / np.maximum(rate, 1)), response)
             queue = np.where(full, response * 13 * np.exp(0.1 * rng.standard_normal(length)), queue)
         out[f"op_requests:{name}"] = rate
         out[f"op_response:{name}"] = rate * response
@@ -264,9 +267,9 @@ def _storage(out: Drivers, doing: Work, moves: Moves, rng: np.random.Generator) 
         out[f"op_recv:{name}"] = rate * 150 + (out["nfs_r"] if name == "READ" else 0)
     out["nfs_meta"], out["nfs_ops"] = meta, np.sum([requests[name] for name in OPERATIONS], axis=0)
     flight = np.sum([out[f"op_response:{name}"] for name in OPERATIONS], axis=0)
-    out["nfs_pending"] = out["nfs_ops"] * np.minimum(flight, SLOTS)
+    out["nfs_pending"] = out["nfs_ops"] * np.minimum(flight, held)
     out["nfs_backlog"] = np.sum([out[f"op_queue:{name}"] for name in OPERATIONS], axis=0) * 100
-    out["nfs_slots"] = np.full(length, SLOTS)
+    out["nfs_slots"] = np.full(length, held)
     out["pgout"] = moves.apply("pgout", out["nfs_w"] / 1024 * 0.4 + 400 * np.exp(0.5 * rng.standard_normal(length)))
     out["pgin"] = out["nfs_r"] / 1024 * 0.3 + 150 * np.exp(0.7 * rng.standard_normal(length))
     out["dirty"] = out["nfs_w"] * 3 + 4e6

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipelines.simulate.cluster import Node
 from pipelines.simulate.failures import Failure, Plan, aftermath
+from pipelines.simulate.habits import Habits
 from pipelines.simulate.trouble import HOUR, draw_signs
 
 MINUTE = 60.0
@@ -68,17 +69,24 @@ class Schedule:
 
 
 def schedule(
-    nodes: tuple[Node, ...], span: float, plans: tuple[Plan, ...], aborts: list[float], reboots: list[float], seed: int
+    nodes: tuple[Node, ...],
+    span: float,
+    plans: tuple[Plan, ...],
+    aborts: list[float],
+    reboots: list[float],
+    habits: Habits,
+    seed: int,
 ) -> Schedule:
     """Walk through `span` seconds of jobs, failures, aborts and reboots."""
-    return _Walk(nodes, span, seed).run(plans, aborts, reboots)
+    return _Walk(nodes, span, habits, seed).run(plans, aborts, reboots)
 
 
 class _Walk:
     """The walk's state: who is free, who runs, what comes next."""
 
-    def __init__(self, nodes: tuple[Node, ...], span: float, seed: int) -> None:
+    def __init__(self, nodes: tuple[Node, ...], span: float, habits: Habits, seed: int) -> None:
         self.nodes = nodes
+        self.habits = habits
         self.span = span
         self.rng = np.random.default_rng([seed, 31])
         self.free = {node.index for node in nodes}
@@ -115,12 +123,12 @@ class _Walk:
         """Fill free nodes with new jobs, leaving a spare or two in larger clusters."""
         total = len(self.nodes)
         spare = max(0, round(total * 0.1)) if total > 3 else 0
-        most = max(1, min(6, total // 3))
+        most = self.habits.jobs_at_once or max(1, min(6, total // 3))
         while len(self.running) + self.waiting < most and len(self.free) > spare:
-            share = max(1, round(total / float(self.rng.choice([1.8, 2.5, 3.5, 5.0]))))
+            share = max(1, round(total / float(self.rng.choice(self.habits.job_divisors))))
             size = min(share, len(self.free) - spare)
             chosen = tuple(sorted(int(k) for k in self.rng.permutation(sorted(self.free))[:size]))
-            planned = time + float(np.clip(self.rng.lognormal(np.log(14), 0.6), 2, 60)) * HOUR
+            planned = time + float(np.clip(self.rng.lognormal(np.log(self.habits.job_hours), 0.6), 2, 60)) * HOUR
             self.start(f"job-{next(self.jobs)}", 1, chosen, time, planned, self.profile())
         self.push(time + float(self.rng.uniform(10, 50)) * MINUTE, "arrive")
 
@@ -128,7 +136,7 @@ class _Walk:
         rng = self.rng
         return Profile(
             load=float(rng.uniform(3, 9)) * MINUTE,
-            period=float(rng.uniform(20, 60)) * MINUTE,
+            period=float(rng.uniform(*self.habits.checkpoint_minutes)) * MINUTE,
             save=float(rng.uniform(50, 200)),
             eval_every=int(rng.integers(3, 9)),
             eval_length=float(rng.uniform(4, 11)) * MINUTE,
@@ -143,7 +151,7 @@ class _Walk:
         self.running[job] = tried
         self.push(planned, "end", tried)
         # a restart that dies of the same disease: stale processes, a bad checkpoint
-        if attempt > 1 and self.rng.random() < 0.3:
+        if attempt > 1 and self.rng.random() < self.habits.stumble:
             self.push(time + float(self.rng.uniform(3, 14)) * MINUTE, "stumble", tried)
 
     def stop(self, attempt: Attempt, time: float, outcome: str, lost: tuple[int, ...] = ()) -> None:
@@ -161,14 +169,26 @@ class _Walk:
 
     def on_stumble(self, time: float, load: object) -> None:
         if isinstance(load, Attempt) and self.alive(load) and load.hang_from == float("inf"):
-            self.stop(load, time, "failed")
-            self.retry(load, time)
+            suspects = self.suspect(load, time)
+            self.stop(load, time, "failed", suspects)
+            if self.rng.random() >= self.habits.give_up:
+                self.retry(load, time)
+
+    def suspect(self, attempt: Attempt, time: float) -> tuple[int, ...]:
+        """Now and then a healthy node is blamed and left out for some hours."""
+        if len(attempt.nodes) < 2 or self.rng.random() >= self.habits.set_aside:
+            return ()
+        weights = np.array([self.nodes[k].weight for k in attempt.nodes])
+        node = int(self.rng.choice(attempt.nodes, p=weights / weights.sum()))
+        self.since[node] = float("inf")
+        self.push(time + float(self.rng.uniform(1, 8)) * HOUR, "back", node)
+        return (node,)
 
     def retry(self, dead: Attempt, time: float) -> None:
         """Come back after about 11 minutes, now and then only when somebody looks."""
-        if dead.attempt >= 8:
+        if dead.attempt >= self.habits.longest_chain:
             return
-        by_hand = self.rng.random() < 0.15
+        by_hand = self.rng.random() < self.habits.by_hand
         wait = float(self.rng.uniform(30, 150)) if by_hand else float(np.clip(self.rng.normal(10.8, 0.6), 9, 13))
         self.waiting += 1
         self.push(time + wait * MINUTE, "retry", dead)

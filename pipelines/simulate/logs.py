@@ -11,7 +11,7 @@ from pipelines.simulate.cluster import Gpu, Node
 from pipelines.simulate.drivers import Work
 from pipelines.simulate.failures import DETAIL, Failure
 from pipelines.simulate.jobs import EVAL, LOAD, SAVE, TRAIN, Abort, Attempt
-from pipelines.simulate.trouble import HOUR, LineSign
+from pipelines.simulate.trouble import HOUR, LINES, LineSign
 
 DOUBLED = 0.25  # share of failures whose lines come many times
 
@@ -54,6 +54,8 @@ DAEMONS = ("snapd", "polkitd", "irqbalance", "rsyslogd", "udisksd", "packagekitd
 VERBS = ("reloading", "skipping", "refreshing", "rotating", "releasing", "probing", "caching", "expiring", "merging")
 THINGS = ("policy", "device list", "unit file", "lease", "index", "cgroup", "certificate", "mount table", "socket")
 ENDS = ("after timeout", "on request", "as scheduled", "without changes", "for the next run", "in the background")
+STRAYS = tuple(line for kind in LINES.values() for line in kind if "Xid" not in line[1])
+STRAY = 0.03  # lines an hour
 
 
 def background(node: Node, length: float, begin: float, rng: np.random.Generator) -> list[Line]:
@@ -65,6 +67,11 @@ def background(node: Node, length: float, begin: float, rng: np.random.Generator
     for source, priority, per_hour, text in templates:
         moments = _moments(begin, begin + length, per_hour, rng)
         out.extend(Line(time, source, _fill(text, rng), priority) for time in moments)
+    # a line of every trouble is now and then written on a healthy node, once
+    for time in _moments(begin, begin + length, STRAY, rng):
+        source, text = STRAYS[rng.integers(len(STRAYS))]
+        card = node.gpus[rng.integers(len(node.gpus))] if node.gpus else None
+        out.append(Line(time, source, _fill(text, rng, card), 4))
     for time in _moments(begin, begin + length, 0.25, rng):
         daemon, verb, thing, end = (words[rng.integers(len(words))] for words in (DAEMONS, VERBS, THINGS, ENDS))
         out.append(Line(time, daemon, f"{verb} {thing} {end}"))
@@ -153,6 +160,16 @@ def failure_lines(failure: Failure, node: Node) -> list[Line]:
         out.append(
             Line(time, "kernel", f"NVRM: Xid (PCI:{card.pci_kernel}): {xid}, {_fill(DETAIL[xid], rng, card)}", 4)
         )
+    others = [other for other in node.gpus if other.index != card.index]
+    if others and plan.kind in {"nvlink", "fabric"} and rng.random() < 0.5:
+        # a link has two ends
+        peer = others[rng.integers(len(others))]
+        text = f"NVRM: Xid (PCI:{peer.pci_kernel}): {plan.xids[0]}, {_fill(DETAIL[plan.xids[0]], rng, peer)}"
+        out.append(Line(failure.time + float(rng.uniform(0.01, 0.9)), "kernel", text, 4))
+    for other in others:
+        if failure.job and plan.xids[0] in {48, 95} and rng.random() < 0.6:
+            text = f"NVRM: Xid (PCI:{other.pci_kernel}): 45, {_fill(DETAIL[45], rng, other)}"
+            out.append(Line(failure.time + float(rng.uniform(1, 4)), "kernel", text, 4))
     if plan.xids[0] == 79:
         out.append(Line(time + 0.01, "kernel", f"NVRM: GPU {card.pci_kernel}.0: GPU has fallen off the bus.", 4))
     if rng.random() < DOUBLED:

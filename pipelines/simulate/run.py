@@ -16,8 +16,10 @@ import pandas as pd
 
 from features.tables import UsageError, to_ns, to_time
 from pipelines.simulate import benign, catalogue, cluster, drivers, export, failures, jobs, logs, series, story
+from pipelines.simulate.habits import Habits
 
 DAY = 86400.0
+USUAL = Habits()
 START = pd.Timestamp("2026-01-04T00:00:00Z")
 PREROLL = 40  # cells before a day, in which lags settle
 
@@ -31,6 +33,7 @@ class _Setting:
     span: float
     step: float
     seed: int
+    habits: Habits
     metrics: tuple[catalogue.Metric, ...]
 
 
@@ -45,6 +48,7 @@ def simulate(
     step: timedelta = timedelta(seconds=30),
     seed: int = 0,
     start: pd.Timestamp | None = None,
+    habits: Habits = USUAL,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Write a made-up cluster's export into `out`; the same arguments give the same bytes.
@@ -57,6 +61,8 @@ def simulate(
         How many failures are wished for; a small cluster in repair may hold fewer.
     metrics
         How many of the 751 metric names are exported, the telling ones first.
+    habits
+        How its jobs, people and file server behave.
     progress
         Called with the node-days done and their number.
 
@@ -70,7 +76,7 @@ def simulate(
     UsageError
         An argument that makes no cluster, or a folder that holds an export already.
     """
-    setting = _checked(out, nodes, gpus, days, failures, metrics, step, seed, start)
+    setting = _checked(out, nodes, gpus, days, failures, metrics, step, seed, start, habits)
     machines, schedule, trouble = _world(setting, nodes, gpus, failures)
     for folder in ("metrics", "logs"):
         (out / folder).mkdir(parents=True, exist_ok=True)
@@ -101,6 +107,7 @@ def _checked(
     step: timedelta,
     seed: int,
     start: pd.Timestamp | None,
+    habits: Habits,
 ) -> _Setting:
     seconds = step.total_seconds()
     if not 1 <= nodes <= 4096:
@@ -123,19 +130,19 @@ def _checked(
     step_ns = int(seconds * 1e9)
     start_ns = to_ns(begin) // step_ns * step_ns
     span = round(days * DAY / seconds) * seconds
-    return _Setting(out, start_ns, span, seconds, seed, catalogue.chosen(metrics))
+    return _Setting(out, start_ns, span, seconds, seed, habits, catalogue.chosen(metrics))
 
 
 def _world(
     setting: _Setting, nodes: int, gpus: int, count: int
 ) -> tuple[tuple[cluster.Node, ...], jobs.Schedule, benign.Benign]:
     """Who there is and what happens, before a sample is drawn."""
-    span, seed = setting.span, setting.seed
-    machines = cluster.build(nodes, gpus, setting.step, seed)
+    span, seed, habits = setting.span, setting.seed, setting.habits
+    machines = cluster.build(nodes, gpus, setting.step, habits, seed)
     plans = failures.plan(count, span, seed)
-    aborts = benign.times(0.08 * nodes, span, seed, 1)
-    reboots = benign.times(0.03 * nodes, span, seed, 2)
-    schedule = jobs.schedule(machines, span, plans, aborts, reboots, seed)
+    aborts = benign.times(habits.user_errors * nodes, span, seed, 1)
+    reboots = benign.times(habits.planned_reboots * nodes, span, seed, 2)
+    schedule = jobs.schedule(machines, span, plans, aborts, reboots, habits, seed)
     return machines, schedule, benign.invent(machines, span, schedule, count, seed)
 
 
@@ -152,7 +159,9 @@ def _node_day(
     node, step, seed = tale.node, setting.step, setting.seed
     times = np.arange(span[0] - PREROLL * step, span[1] - step / 2, step) + node.phase
     doing = drivers.work(node.index, tale.attempts, tale.down, times)
-    host, cards = drivers.drive(node, doing, times, drivers.Moves(tale.effects, times), step, seed, day)
+    host, cards = drivers.drive(
+        node, doing, times, drivers.Moves(tale.effects, times), step, setting.habits.rpc_slots, seed, day
+    )
     host = {name: values[PREROLL:] for name, values in host.items()}
     cards = {name: values[:, PREROLL:] for name, values in cards.items()}
     doing = doing.after(PREROLL)
