@@ -16,6 +16,7 @@ from features.tables import UpstreamError, UsageError
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+_PATIENCE = "10s"  # for a scheduler's first answer
 _FEW = 4  # pieces: starting a process costs more than this many take
 
 
@@ -78,7 +79,7 @@ def _pool(scheduler: str | None, count: int) -> Iterator[Executor]:
     except ImportError as error:
         raise UsageError("--scheduler needs dask: pip install 'foreshock[dask]'") from error
     try:
-        client = Client(scheduler, timeout="10s", set_as_default=False)
+        client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise UpstreamError(f"no Dask scheduler answers at {scheduler}: {error}") from error
     with client, client.get_executor(retries=3) as executor:

@@ -22,7 +22,8 @@ def test_one_worker_is_this_process() -> None:
     assert set(executor.run(where, range(3), workers=1)) == {os.getpid()}
 
 
-def test_a_scheduler_that_is_not_there_is_said_with_its_address() -> None:
+def test_a_scheduler_that_is_not_there_is_said_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_PATIENCE", "1s")
     with pytest.raises(UpstreamError, match=r"tcp://127\.0\.0\.1:9"):
         list(executor.run(square, range(6), scheduler="tcp://127.0.0.1:9"))
 
