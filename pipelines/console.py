@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import orjson
 import pandas as pd
 
 from features.tables import ForeshockError, UsageError, to_ns, to_time
-
-Item = TypeVar("Item")
 
 
 class _JsonLines(logging.Formatter):
@@ -53,15 +51,18 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
-def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
-    """The items, with a progress bar on stderr when a person watches."""
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with (done, total): a bar on stderr when a person watches, else nothing."""
     if not sys.stderr.isatty() or logging.getLogger("pipelines").level > logging.INFO:
-        yield from items
+        yield lambda _done, _total: None
         return
-    from rich.console import Console  # noqa: PLC0415  # a second of start-up that scripts need not pay
-    from rich.progress import track as rich_track  # noqa: PLC0415  # as above
+    from rich.console import Console  # noqa: PLC0415  # start-up time that scripts need not pay
+    from rich.progress import Progress  # noqa: PLC0415  # as above
 
-    yield from rich_track(items, label, total=total, console=Console(stderr=True), transient=True)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pipelines.train import train
 
 log = logging.getLogger(__name__)
 
-CLUSTER = {"nodes": 12, "gpus": 4, "days": 6.0, "failures": 12, "metrics": 72}
+NODES, GPUS, DAYS, FAILURES, METRICS = 12, 4, 4.0, 12, 72
 
 
 def demo(out: Path, config: Config, *, seed: int = 0) -> str:
@@ -27,8 +26,8 @@ def demo(out: Path, config: Config, *, seed: int = 0) -> str:
     began = time.monotonic()
     settings = _settings(config)
     export, store = out / "export", out / "store"
-    log.info("making up a cluster of %(nodes)d nodes, %(days)g days, %(failures)d failures", CLUSTER)
-    simulate(export, step=timedelta(seconds=30), seed=seed, **CLUSTER)
+    log.info("making up a cluster: %d nodes, %g days, %d failures", NODES, DAYS, FAILURES)
+    simulate(export, nodes=NODES, gpus=GPUS, days=DAYS, failures=FAILURES, metrics=METRICS, seed=seed)
     log.info("reading its exports into %s", store)
     kept = ingest(
         store, settings, metrics=[export / "metrics"], logs=[export / "logs"], sessions=export / "sessions.csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -67,9 +68,19 @@ def simulate(
     start(config, log_format, quiet)
     span = duration(step, "--step")
     first = console.parse_time(begin, "--start")
-    summary = run(
-        out, nodes=nodes, gpus=gpus, days=days, failures=failures, metrics=metrics, step=span, seed=seed, start=first
-    )
+    with console.progress("node-days") as progress:
+        summary = run(
+            out,
+            nodes=nodes,
+            gpus=gpus,
+            days=days,
+            failures=failures,
+            metrics=metrics,
+            step=span,
+            seed=seed,
+            start=first,
+            progress=progress,
+        )
     typer.echo(
         console.to_json(summary)
         if as_json
@@ -201,5 +212,13 @@ def features(
     from pipelines.store import Store  # noqa: PLC0415  # as above
 
     settings = with_windows(start(config, log_format, quiet), window, stride)
-    report = featurise(Store.open(store), settings, scheduler=scheduler, workers=workers)
-    typer.echo(console.to_json(report) if as_json else f"{report}", nl=not as_json)
+    with console.progress("node-days") as progress:
+        filled = featurise(Store.open(store), settings, scheduler=scheduler, workers=workers, progress=progress)
+    if as_json:
+        typer.echo(console.to_json(asdict(filled)), nl=False)
+        return
+    notes = ", ".join(f"{reason} {count}" for reason, count in sorted(filled.tally.items()) if count)
+    typer.echo(
+        f"{filled.computed} node-days computed in {filled.seconds:.0f} s, {filled.kept} were there already; "
+        f"values set aside: {notes or 'none'}"
+    )

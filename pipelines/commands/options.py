@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, overload
 
 import typer
 
@@ -34,6 +34,12 @@ def start(config: Path | None, log_format: str, quiet: bool) -> configuration.Co
     return configuration.load(config)
 
 
+@overload
+def duration(text: str, option: str) -> timedelta: ...
+@overload
+def duration(text: None, option: str) -> None: ...
+@overload
+def duration(text: str | None, option: str) -> timedelta | None: ...
 def duration(text: str | None, option: str) -> timedelta | None:
     """An option's duration.
 
