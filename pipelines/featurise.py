@@ -12,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,13 +46,22 @@ class NodeDay(NamedTuple):
     target: str  # file of the rows
 
 
-class Filled(NamedTuple):
-    """What a run of the map did."""
+@dataclass(frozen=True)
+class Filled:
+    """What a run of the map did: node-days computed and found, and what `features.panel.clean` counted."""
 
     computed: int
     kept: int
     seconds: float
     tally: Counter[str]
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(self.tally.items()) if count)
+        return (
+            f"{self.computed} node-days computed, {self.kept} found in the cache, {self.seconds:.1f} s"
+            f"{'; cells: ' if counts else ''}{counts}\n"
+        )
 
 
 def featurise(
