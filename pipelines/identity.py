@@ -22,6 +22,8 @@ _BARE_UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 _EXPORTER_POD = re.compile(r"exporter.*-[a-z0-9]{4,10}$|^dcgm-exporter$|^node-exporter$")
 # Metrics about the scraping or the exporter's own process: without their job two exporters of a node would be one
 _OF_A_TARGET = re.compile(r"^(up|scrape_|go_|process_|promhttp_|python_)")
+# node_exporter knows no GPU; its uuid labels are file systems' and caches'
+_NEVER_OF_A_GPU = re.compile(r"^node_")
 _NAME_CHARACTERS = 200  # a longer one is no host name, and no file name either
 
 
@@ -119,7 +121,6 @@ class Identifier:
         """Prepare; ``node`` is the name the user gives to what names none itself."""
         self._settings = settings
         self._node = node
-        self._place = frozenset((*settings.node_labels, *settings.gpu_labels, *settings.pci_labels))
         self._dropped = frozenset(settings.dropped_labels)
         self._dropped_of_gpu = frozenset(settings.gpu_dropped_labels)
         self._known: dict[frozenset[tuple[str, str]], Identity] = {}
@@ -134,20 +135,21 @@ class Identifier:
 
     def _look(self, labels: Mapping[str, str]) -> Identity:
         node, settled = self._find_node(labels)
-        uuid = next((found for name in self._settings.gpu_labels if (found := gpu(labels.get(name, "")))), "")
+        metric_name = labels.get("__name__", "")
+        gpu_labels = () if _NEVER_OF_A_GPU.match(metric_name) else self._settings.gpu_labels
+        uuid = next((found for name in gpu_labels if (found := gpu(labels.get(name, "")))), "")
         address = next((found for name in self._settings.pci_labels if (found := pci(labels.get(name, "")))), "")
-        name = labels.get("__name__", "")
-        hidden = self._dropped
-        if _OF_A_TARGET.match(name):
+        hidden = self._dropped.union(self._settings.node_labels, self._settings.pci_labels, gpu_labels)
+        if _OF_A_TARGET.match(metric_name):
             hidden = hidden - {"job"}
         if uuid:
             hidden = hidden | self._dropped_of_gpu
         rest = {
             key: value
             for key, value in labels.items()
-            if key != "__name__" and key not in self._place and key not in hidden and value not in {"", "<<<NULL>>>"}
+            if key != "__name__" and key not in hidden and value not in {"", "<<<NULL>>>"}
         }
-        metric = metric_text(name, rest) if name else ""
+        metric = metric_text(metric_name, rest) if metric_name else ""
         return Identity(node, Series(metric, uuid), address, settled, without_port(labels.get("instance", "")))
 
     def _find_node(self, labels: Mapping[str, str]) -> tuple[str, bool]:

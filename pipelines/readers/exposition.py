@@ -41,9 +41,9 @@ def is_page(head: bytes) -> bool:
     """Whether these are the first bytes of such lines."""
     text = head.decode("utf-8", "replace")
     whole = text.split("\n")[:-1] if "\n" in text else [text]
-    found = [line for line in whole[:50] if line.strip() and not line.startswith("#")]
+    found = [line for line in whole if line.strip() and not line.startswith("#")][:50]
     good = sum(parse(line) is not None for line in found)
-    return bool(found) and good * 2 > len(found)
+    return good * 2 > len(found) or (not found and head.startswith((b"# HELP ", b"# TYPE ")))
 
 
 def parse(line: str) -> tuple[str, float, str | None] | None:

@@ -96,6 +96,11 @@ def test_a_network_device_stays_in_the_series_of_a_node() -> None:
     assert identify(node="n1", device="eth0", cpu="1")[1] == Series('m{cpu="1",device="eth0"}')
 
 
+def test_the_uuid_of_a_file_system_is_no_gpu() -> None:
+    found = Identifier(SETTINGS).identify({"__name__": "node_btrfs_size_bytes", "node": "n1", "uuid": "deaddd54"})
+    assert found.series == Series('node_btrfs_size_bytes{uuid="deaddd54"}')
+
+
 def test_up_keeps_the_job_that_was_scraped() -> None:
     found = Identifier(SETTINGS).identify({"__name__": "up", "job": "dcgm", "instance": "n1:9400"})
     assert found.series == Series('up{job="dcgm"}')
