@@ -32,6 +32,11 @@ PATTERNS: tuple[tuple[Family, str], ...] = (
     ("logs", r"^logs(\.|$)"),
     ("phase", r"^phase(\.|$)"),
     ("history", r"^history(\.|$)"),
+    # node_exporter's collectors say it themselves; parts of their long names would mislead ("DelayedACK" holds "edac")
+    ("network", r"^node_(netstat|sockstat|network|infiniband|lnstat|qdisc|nf_conntrack|ethtool|bonding|arp|tcp|udp)"),
+    ("storage", r"^node_(vmstat_(pgpg|pswp)|mountstats|nfs|nfsd|disk|filesystem|xfs|zfs|btrfs|md|nvme|lustre)"),
+    ("memory", r"^node_(memory|vmstat|zoneinfo|slabinfo|buddyinfo)_"),
+    ("os", r"^node_(procs|processes|load|context|forks|intr|softirqs|schedstat|pressure|filefd|time|timex|entropy)"),
     ("ecc", r"ecc|edac|remap|retired|sbe|dbe|mce_|corrected|poison"),
     ("nvlink", r"nvlink|nvswitch|fabric|nvl_|c2c"),
     ("pcie", r"pcie|pci_|_aer_"),
@@ -42,7 +47,7 @@ PATTERNS: tuple[tuple[Family, str], ...] = (
     (
         "network",
         (
-            r"infiniband|rdma|roce|mlx|network|netstat|sockstat|socket|ethtool|softnet|tcp|udp|conntrack|arp|bond|"
+            r"infiniband|rdma|_roce|mlx|network|netstat|sockstat|socket|ethtool|softnet|tcp|udp|conntrack|arp|bond|"
             r"(^|_)(rx|tx|ib|eth|net|nic)_|(^|_)(in|out)_(bytes|packets|pkts|segs)|link_(down|error)"
         ),
     ),

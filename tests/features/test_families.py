@@ -20,6 +20,10 @@ from features.families import FAMILIES, PATTERNS, family
         ("up", "presence"),
         ("logs.unknown", "logs"),
         ("history", "history"),
+        ("node_netstat_TcpExt_DelayedACKLocked", "network"),
+        ("node_vmstat_pgpgout", "storage"),
+        ("node_vmstat_oom_kill", "memory"),
+        ("node_processes_threads", "os"),
         ("SyscallRead", "other"),
     ],
 )
