@@ -1,0 +1,72 @@
+"""GPUs that vanish without an XID."""
+
+import numpy as np
+import pandas as pd
+
+from features.absence import Sight, join, lost_gpus
+from features.tables import EVENTS, GPUS, check, conform
+
+MINUTE = 60_000_000_000
+START = pd.Timestamp("2026-01-01T00:00:00Z").value
+
+
+def lost(*rows: str, pci: tuple[str, ...] = (), answered: bool = False) -> list[tuple[str, int]]:
+    """GPU and minute of each loss; a row has a mark for each minute, "." is absent and "*" stands for 30 of "x"."""
+    marks = [row.replace("*", "x" * 30).replace("_", "." * 30) for row in rows]
+    seen = np.array([[mark == "x" for mark in row] for row in marks])
+    names = tuple(f"GPU-{place}" for place in range(len(rows)))
+    times = np.arange(seen.shape[1]) * MINUTE + START
+    gpus = GPUS.empty()
+    if pci:
+        first = pd.Timestamp("2026-01-01T00:00:00Z")
+        gpus = conform(pd.DataFrame({"node": "n1", "gpu": names, "pci": pci, "first": first, "last": first}), GPUS)
+    events = check(lost_gpus(Sight(times, names, seen, np.full(len(times), answered)), "n1", gpus), EVENTS)
+    return [(gpu, (time.value - START) // MINUTE) for gpu, time in zip(events["gpu"], events["time"], strict=True)]
+
+
+def test_a_gpu_that_ends_while_its_sibling_goes_on_is_lost_then() -> None:
+    assert lost("*_", "**") == [("GPU-0", 30)]
+
+
+def test_a_dead_exporter_loses_no_gpu() -> None:
+    assert lost("*_*", "*_*") == []
+
+
+def test_a_node_that_goes_down_for_good_loses_no_gpu() -> None:
+    assert lost("*_", "*_") == []
+
+
+def test_lost_scrapes_lose_no_gpu() -> None:
+    assert lost("xx.xx...xxxxx*", "*xxxxxxxxxxxxx") == []
+
+
+def test_a_gpu_that_does_not_come_back_after_a_reboot_is_lost_when_its_siblings_are_back() -> None:
+    assert lost("*__", "*_*") == [("GPU-0", 60)]
+
+
+def test_the_end_of_the_data_is_no_loss() -> None:
+    assert lost("*.....", "*xxxxx") == []
+
+
+def test_several_that_leave_and_return_together_are_a_change_of_coverage() -> None:
+    assert lost("*_*", "*_*", "***") == []
+
+
+def test_a_gpu_that_is_swapped_is_not_lost() -> None:
+    assert lost("*_", "_*", "**", pci=("0000:01:00", "0000:01:00", "0000:02:00")) == []
+
+
+def test_a_gpu_that_comes_and_goes_all_day_is_exported_by_allocation() -> None:
+    assert lost("*_*_*_*_*", "*********") == []
+
+
+def test_the_only_gpu_of_a_node_is_lost_when_its_exporter_still_answers() -> None:
+    assert lost("*_", answered=True) == [("GPU-0", 30)]
+
+
+def test_days_are_joined_by_their_gpus() -> None:
+    days = [
+        Sight(np.array([0, 1]), ("GPU-a",), np.array([[True, False]]), np.zeros(2, dtype=bool)),
+        Sight(np.array([2]), ("GPU-b",), np.array([[True]]), np.zeros(1, dtype=bool)),
+    ]
+    assert join(days).seen.tolist() == [[True, False, False], [False, False, True]]
