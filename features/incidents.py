@@ -211,16 +211,15 @@ def _attach(events: pd.DataFrame, incident: NDArray[np.int64], gap: int) -> NDAr
 
 def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSettings) -> dict[str, Any]:
     """One row of `FAILURES`, without its name."""
-    core = targets.sort_values(
-        ["time", "origin"], key=lambda column: column.map(_rank) if column.name == "origin" else column
-    )
-    start = core["time"].iloc[0]
+    core = targets.sort_values(["time", "node"], kind="stable")
+    # The kernel's line says when; the gauge only between which scrapes
+    exact, around = (part[part["origin"] != "gauge"] for part in (core, events))
+    start = (exact if len(exact) else core)["time"].iloc[0]
     # A line of the incident that came just before counts as its first; a flood that began long ago does not
-    early = events["time"][events["time"] > start - settings.incident_gap]
-    time = min(start, early.min())
+    early = around["time"][around["time"] > start - settings.incident_gap]
+    time = min(start, early.min()) if len(early) else start
     coded = core[core["xid"].notna()]
     main = coded.iloc[0] if len(coded) else core.iloc[0]
-    logged = events[events["origin"] != "gauge"]
     nodes = list(dict.fromkeys(core["node"]))
     asked = [
         action
@@ -239,15 +238,11 @@ def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSetting
         "xids": sorted({int(number) for number in events["xid"].dropna()}),
         "kind": main["kind"],
         "severity": "Fatal" if (core["severity"] == "Fatal").any() else main["severity"],
-        "count": int((logged if len(logged) else events)["count"].sum()),
+        "count": int((around if len(around) else events)["count"].sum()),
         "origin": "+".join(origin for origin in _ORIGINS if (core["origin"] == origin).any()),
         "recovery_action": asked[-1] if asked else catalogue.action(code),
         "evidence": f"{_subject(code)}: {main['detail']}".removesuffix(": "),
     }
-
-
-def _rank(origin: str) -> int:
-    return _ORIGINS.index(origin) if origin in _ORIGINS else len(_ORIGINS)
 
 
 def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: LabelSettings) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def test_the_event_says_between_which_samples_it_lies() -> None:
     assert event["origin"] == "gauge"
 
 
-def gauges(**rows: list[float]) -> list[float]:
+def gauges(**rows: list[float]) -> object:
     series = tuple(Series(metric, "GPU-a") for metric in rows)
     values = np.array(list(rows.values()))
     (gauge,) = read_gauges(Panel("n1", np.arange(values.shape[1]) * STEP, series, values))
@@ -64,7 +64,7 @@ def test_a_code_that_is_also_a_label_makes_no_second_gauge() -> None:
 
 
 def test_a_count_by_code_is_read_as_its_code() -> None:
-    assert gauges(**{'DCGM_EXP_XID_ERRORS_COUNT{xid="31"}': [0, 1, 1, 0]}) == [0, 31, 31, 0]
+    assert gauges(**{'DCGM_EXP_XID_ERRORS_COUNT{xid="31"}': [0.0, 1.0, 1.0, 0.0]}) == [0, 31, 31, 0]
 
 
 def test_a_blank_of_the_exporter_is_no_code() -> None:

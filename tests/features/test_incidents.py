@@ -74,6 +74,11 @@ def test_log_and_gauge_of_one_xid_are_one_failure_counted_once() -> None:
     assert failure[["origin", "count", "gpu"]].tolist() == ["log+gauge", 1, "GPU-a"]
 
 
+def test_the_line_s_time_goes_before_the_gauge_s() -> None:
+    failure = group(event("10:00:16", 79), event("10:00:00", 79, gpu="GPU-a", origin="gauge")).iloc[0]
+    assert failure["failure"] == "20260104T100016Z-n1"
+
+
 def test_a_code_that_only_the_gauge_shows_is_a_failure() -> None:
     assert group(event("10:00:15", 79, origin="gauge"))["origin"].tolist() == ["gauge"]
 
