@@ -163,7 +163,7 @@ def _cards(
     out["hbm_temp"] = out["temp"] + 7 + offset[5] + 6 * out["dram"]
     for name in ("temp", "hbm_temp"):
         moves.apply(name, out[name])
-    hot = np.clip(out["temp"] - 80, 0, None)
+    hot = np.clip(out["temp"] - 76, 0, None)
     out["thermal_violation"] = moves.apply("thermal_violation", hot * 4000.0)
     out["fb"] = np.where(doing.attempt >= 0, 158000 + 900 * offset[6] + 2000 * np.sin(7 * doing.intensity), 640.0)
     out["nvlink"] = moves.apply("nvlink", 2.4e11 * NVLINK[phase] * doing.intensity * wobble(0.05) + 1e3)

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from features.tables import UsageError
-from pipelines.simulate import simulate
+from pipelines.simulate import STUDY, Habits, benign, cluster, failures, jobs, simulate
 from pipelines.simulate.catalogue import catalogue
 
 SMALL: dict[str, Any] = {"nodes": 6, "gpus": 2, "days": 3.0, "failures": 12, "metrics": 60, "seed": 5}
@@ -54,6 +54,15 @@ def lines(out: Path, node: str = "") -> list[dict[str, str]]:
     for path in sorted((out / "logs").glob(f"{node}*.json.gz")):
         found += [orjson.loads(line) for line in exported(path)]
     return found
+
+
+def first_gpus(out: Path) -> dict[str, str]:
+    """The UUID of each node's GPU 0 at the start of the export."""
+    first: dict[str, str] = {}
+    for metric, _, _ in samples(out, "", "DCGM_FI_DEV_GPU_TEMP"):
+        if metric["gpu"] == "0":
+            first.setdefault(metric["Hostname"], metric["UUID"])
+    return first
 
 
 def digest(out: Path) -> dict[str, str]:
@@ -172,6 +181,21 @@ def test_the_series_of_a_lost_gpu_end_until_repair_while_its_siblings_go_on(
     assert own[gone].empty
     assert not node[gone].empty
     assert len(own[: gone.start]) > 0
+
+
+def test_gpus_are_counted_anew_when_a_node_boots_without_one(export: Path, truth: dict[str, Any]) -> None:
+    first = first_gpus(export)
+    lost = [failure for failure in truth["failures"] if failure["vanishes"]]
+    numbers: dict[str, set[str]] = {}
+    for failure in lost:
+        if failure["gpu"] != first[failure["node"]]:
+            continue
+        for metric, times, _ in samples(export, failure["node"], "DCGM_FI_DEV_GPU_TEMP"):
+            start = pd.Timestamp(times[0], unit="ms", tz="UTC")
+            if pd.Timestamp(failure["rebooted"]) < start < pd.Timestamp(failure["repaired"]):
+                numbers.setdefault(failure["node"], set()).add(metric["gpu"])
+    assert numbers
+    assert all(found == {"0"} for found in numbers.values())
 
 
 def test_raw_counters_restart_at_a_reboot(export: Path, truth: dict[str, Any]) -> None:
@@ -295,6 +319,44 @@ def test_an_oracle_that_knows_the_metric_sees_the_strong_signs(export: Path, tru
                 seen += rise > 0
     assert total
     assert seen >= 0.7 * total
+
+
+def test_without_the_slot_limit_a_save_spends_its_time_in_the_server(tmp_path: Path) -> None:
+    share = {}
+    for slots in (128, 0):
+        out = tmp_path / str(slots)
+        simulate(out, nodes=1, gpus=1, days=0.2, failures=0, metrics=60, habits=Habits(rpc_slots=slots))
+        prefix = "node_mountstats_nfs_operations_"
+        queue = series(out, f"{prefix}queue_time_seconds_total", "gpunode01", operation="WRITE")
+        whole = series(out, f"{prefix}request_time_seconds_total", "gpunode01", operation="WRITE")
+        share[slots] = (queue.iloc[-1] - queue.iloc[0]) / (whole.iloc[-1] - whole.iloc[0])
+    assert share[128] > 0.85
+    assert share[0] < 0.2
+
+
+def test_the_study_gives_its_counts_of_sessions_saves_and_exclusions() -> None:
+    span = 55 * 86400.0
+    nodes = cluster.build(63, 8, 30.0, STUDY, 1)
+    plans = failures.plan(10, span, 1)
+    aborts = benign.times(STUDY.user_errors * 63, span, 1, 1)
+    told = jobs.schedule(nodes, span, plans, aborts, [], STUDY, 1)
+    saves = sum(max(0, (min(a.ended, span) - a.started - a.profile.load) // a.profile.period) for a in told.attempts)
+    excluded = Counter(node for attempt in told.attempts for node in attempt.excluded)
+    assert 180 <= len(told.attempts) <= 290
+    assert 450 <= saves <= 600
+    assert sum(count for _, count in excluded.most_common(3)) > 0.45 * sum(excluded.values())
+
+
+def test_another_width_changes_neither_failures_nor_sessions(tmp_path: Path) -> None:
+    for metrics in (3, 40):
+        simulate(tmp_path / str(metrics), nodes=3, gpus=1, days=1, failures=2, metrics=metrics)
+    files = [(tmp_path / str(metrics) / "sessions.csv").read_bytes() for metrics in (3, 40)]
+    times = [
+        [failure["time"] for failure in orjson.loads((tmp_path / str(m) / "truth.json").read_bytes())["failures"]]
+        for m in (3, 40)
+    ]
+    assert files[0] == files[1]
+    assert times[0] == times[1]
 
 
 @pytest.mark.parametrize("shape", [{"nodes": 1, "failures": 3}, {"nodes": 3, "failures": 0}, {"gpus": 0}, {"gpus": 1}])
