@@ -20,6 +20,15 @@ _BLOCK_BYTES = 16 << 20
 _MOST_COLUMNS = 100_000
 
 
+class _Text(Untorn):
+    """Bytes that are no UTF-8 as question marks, so that a row that holds them can be told and passed over."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to ``size`` bytes in whole lines."""
+        block = super().read(size)
+        return block if block.isascii() else block.decode("utf-8", "surrogateescape").encode("utf-8", "replace")
+
+
 def header(head: bytes) -> tuple[list[str], str]:
     """The first line's names and what divides them."""
     line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").rstrip("\r")
@@ -47,7 +56,7 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
     if found is None or len(names) > _MOST_COLUMNS:
         raise InputError(f"{path}: the header names no time column; call it time, timestamp or ts")
     inside = Tally()  # the tear was counted above, if the header met it
-    with Untorn(path, inside, whole_lines=True) as stream:
+    with _Text(path, inside, whole_lines=True) as stream:
         for batch in _batches(stream, len(names), divider, tally):
             yield from layout.chunks(found, batch.columns, tally, context)
     if not tally.rejected["torn file"]:

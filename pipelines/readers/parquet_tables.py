@@ -28,7 +28,8 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
         file = pq.ParquetFile(path, pre_buffer=False)
         schema = file.schema_arrow
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: no readable Parquet ({error}); it is cut or damaged, export it again") from error
+        said = " ".join(str(error).split())
+        raise InputError(f"{path}: no readable Parquet ({said}); it is cut or damaged, export it again") from error
     names = list(schema.names)
     found = layout.find(names, context) or layout.find(
         names, context, next((place for place, kind in enumerate(schema.types) if pa.types.is_timestamp(kind)), -1)
@@ -40,4 +41,4 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
             yield from layout.chunks(found, batch.columns, tally, context)
     except (pa.ArrowException, OSError) as error:
         tally.drop("torn file")
-        tally.hint(f"{path} is damaged ({error}); what came before was kept")
+        tally.hint(f"{path} is damaged ({' '.join(str(error).split())}); what came before was kept")

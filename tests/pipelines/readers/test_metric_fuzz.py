@@ -1,0 +1,154 @@
+"""No input breaks a reader: mutated exports give samples or counts, never another exception than our own.
+
+FORESHOCK_FUZZ sets how many mutations a reader gets; the default keeps the suite short.
+"""
+
+import io
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from features.tables import InputError
+from pipelines.config import Config
+from pipelines.identity import Identifier
+from pipelines.ingest import stage_chunks
+from pipelines.readers.metrics import READERS, recognise_metrics
+from pipelines.readers.samples import EARLIEST_NS, LATEST_NS, ReadContext, SampleChunk
+from pipelines.readers.tally import Tally
+from pipelines.staging import Finished, Staged
+
+EXAMPLES = int(os.environ.get("FORESHOCK_FUZZ", "40"))
+STEP = 30_000_000_000
+
+
+def _parquet() -> bytes:
+    sink = io.BytesIO()
+    frame = pd.DataFrame({"time": pd.date_range("2026-01-01", periods=8, freq="30s", tz="UTC"), "a": 1.5, "node": "n1"})
+    frame.to_parquet(sink)
+    return sink.getvalue()
+
+
+SEEDS: dict[str, bytes] = {
+    "victoria": (
+        b'{"metric":{"__name__":"up","node":"n1","UUID":"GPU-a"},"values":[1,null,2.5e3],'
+        b'"timestamps":[1767225600000,1767225615000,1767225630000]}\n'
+    )
+    * 2,
+    "prometheus-json": (
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"m","instance":"n1:9400"},'
+        b'"values":[[1767225600,"1"],[1767225615.5,"NaN"]]},{"metric":{"__name__":"h","node":"n1"},'
+        b'"histograms":[[1767225600,{"count":"3"}]],"value":[1767225600,"+Inf"]}]}}'
+    ),
+    "exposition": b'# HELP m x\nm{node="n1",a="b\\"c"} 1.5 1767225600000\nup 1 1767225600.5 # {x="y"} 1\nm 2\n',
+    "tsdb-dump": b'{__name__="m", node="n1"} 1.5 1767225600000\n{__name__="m", node="n1"} NaN 1767225630000\n' * 2,
+    "csv-long": b'timestamp,metric,value,node,labels\n2026-01-01T00:00:00Z,m,1,n1,"{""a"":""b""}"\n1767225600,m,x,,\n',
+    "csv-wide": b"time,a,b,node\n2026-01-01T00:00:00Z,1,2,n1\n2026-01-01 00:00:30,,NaN,n2\n1767225600000,1e999,-,n1\n",
+    "csv-node-gpu": b"Time,n1-0,n1-1\n2026-01-01 00:00:00+08:00,1,\n2026-01-01 00:00:15+08:00,43,0\n",
+    "parquet": _parquet(),
+}
+SPLICES = (
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"null",
+    b"-1",
+    b"1e400",
+    b"\n",
+    b"\0",
+    b"\xff\xfe",
+    b",",
+    b"NaN",
+    b"9" * 25,
+    b"true",
+    b"\\",
+)
+
+
+@st.composite
+def mutations(draw: st.DrawFn, seed: bytes) -> bytes:
+    """The seed with bits flipped, pieces cut out, doubled or swapped for others."""
+    data = bytearray(seed)
+    for _ in range(draw(st.integers(1, 6))):
+        if not data:
+            break
+        place = draw(st.integers(0, len(data) - 1))
+        span = draw(st.integers(1, 12))
+        match draw(st.sampled_from(("flip", "cut", "splice", "double", "end"))):
+            case "flip":
+                data[place] ^= 1 << draw(st.integers(0, 7))
+            case "cut":
+                del data[place : place + span]
+            case "splice":
+                data[place : place + span] = draw(st.sampled_from(SPLICES))
+            case "double":
+                data[place:place] = data[place : place + 4 * span]
+            case _:
+                del data[place:]
+    return bytes(data)
+
+
+def read(kind: str, data: bytes, folder: Path) -> None:
+    """Run a reader and the staging behind it as an ingest does, and hold it to its word."""
+    path = folder / "n1.export"
+    path.write_bytes(data)
+    tally = Tally()
+    context = ReadContext(stem="n1", label_names=frozenset({"node", "UUID"}))
+    given_on = 0
+    staged = Staged(folder / "staging", STEP, 1 << 20)
+
+    def checked() -> Iterator[SampleChunk]:
+        nonlocal given_on
+        for chunk in READERS[kind](path, tally, context):
+            assert len(chunk.times) == len(chunk.values) > 0
+            assert np.isfinite(chunk.values).all()
+            assert EARLIEST_NS <= chunk.times.min() <= chunk.times.max() <= LATEST_NS
+            given_on += len(chunk.times)
+            yield chunk
+
+    try:
+        stage_chunks(checked(), Identifier(Config().ingest, "n1"), staged, tally)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017  # most mutations raise nothing
+    assert tally.read == tally.ok + sum(tally.rejected.values())
+    assert given_on == tally.ok + tally.rejected["no metric name"] + tally.rejected["no node in the labels"]
+    staged.finish({})
+    for key in Finished(staged.folder).keys("samples"):
+        assert all(len(times) for _, times, _ in Finished(staged.folder).samples(key))
+
+
+@pytest.mark.parametrize("kind", sorted(SEEDS))
+def test_a_seed_is_read_as_it_is(kind: str, tmp_path: Path) -> None:
+    assert recognise_metrics(SEEDS[kind]) == kind
+    read(kind, SEEDS[kind], tmp_path)
+
+
+@pytest.mark.parametrize("kind", sorted(SEEDS))
+def test_mutated_exports_break_no_reader(kind: str) -> None:
+    @settings(max_examples=EXAMPLES, deadline=5000, database=None, suppress_health_check=list(HealthCheck))
+    @given(mutations(SEEDS[kind]))
+    def broken(data: bytes) -> None:
+        recognise_metrics(data)
+        with tempfile.TemporaryDirectory() as folder:
+            read(kind, data, Path(folder))
+
+    broken()
+
+
+@settings(max_examples=EXAMPLES, deadline=5000, database=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_recognised_or_not(data: bytes) -> None:
+    assert recognise_metrics(data) in {None, *READERS}
+
+
+def test_a_hostile_line_takes_no_more_than_linear_time(tmp_path: Path) -> None:
+    for text in ("a" * 200_000, " " * 200_000, "m{" + 'a="b",' * 50_000, 'm{a="' + "\\" * 200_001, "{" * 100_000):
+        read("exposition", text.encode(), tmp_path)
+        read("victoria", text.encode(), tmp_path)
