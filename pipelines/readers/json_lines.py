@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.readers import objects, stamps
@@ -29,6 +29,7 @@ LEVELS = ("severity", "PRIORITY", "priority", "level", "log.level", "detected_le
 TRANSPORTS = ("_TRANSPORT", "transport", "journald.transport", "syslog.facility", "facility", "SYSLOG_FACILITY")
 _LABELS = ("labels", "stream", "fields", "attributes", "resource")  # objects whose keys count as the record's own
 _KERNEL = frozenset({"kernel", "kern", "dmesg", "kmsg", "kern.log", "0"})
+_TRANSPORTED = _KERNEL | {"journal", "syslog", "stdout"}
 # logcli and Loki's API give this many lines unless told otherwise
 _USUAL_LIMITS = frozenset({30, 100, 1000, 5000})
 
@@ -70,6 +71,8 @@ def rows(
 ) -> Rows:
     """Rows of parsed records, in their order."""
     shapes = {} if shapes is None else shapes
+    if (plain := _plain_rows(documents, context, tally)) is not None:
+        return plain
     out = Rows([], [], [], [], [], [])
     raw: list[object] = []
     for document in documents:
@@ -90,12 +93,40 @@ def rows(
         out.messages.append(message.removesuffix("\n"))
         out.nodes.append(host)
         source = (_first(flat, paths.source) or "").rsplit("/", 1)[-1]  # a unit or the name of a log file
-        out.sources.append(source)
-        out.severities.append(objects.severity(flat[paths.level[0]]) if paths.level else "")
         transport = _first(flat, paths.transport)
-        out.kernel.append((transport if transport in _KERNEL | {"journal", "syslog", "stdout"} else source) in _KERNEL)
+        kernel = (transport if transport in _TRANSPORTED else source) in _KERNEL
+        out.sources.append("kernel" if kernel else source)
+        out.severities.append(objects.severity(flat[paths.level[0]]) if paths.level else "")
+        out.kernel.append(kernel)
     out.times.extend(_stamps(raw, context, tally))
     return out
+
+
+def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tally) -> Rows | None:
+    """Rows column by column, when all records have the same keys and plain text under them; else None."""
+    if not documents or len(set(map(tuple, documents))) != 1 or "_TRANSPORT" in documents[0]:
+        return None
+    paths = _paths(documents[0])
+    if not (paths.time and paths.message and paths.host) or paths.transport:
+        return None
+    names = [paths.time[0], paths.message[0], paths.host[0], *paths.source[:1]]
+    columns = [[document[name] for document in documents] for name in names]
+    if any(set(map(type, column)) != {str} or "" in column for column in columns):
+        return None
+    raw, messages, hosts = columns[:3]
+    sources = columns[3] if paths.source else [""] * len(raw)
+    kept = {source: source.rsplit("/", 1)[-1] for source in set(sources)}
+    kernel = {source: name in _KERNEL for source, name in kept.items()}
+    kept = {source: "kernel" if kernel[source] else name for source, name in kept.items()}
+    levels = [document[paths.level[0]] for document in documents] if paths.level else [""] * len(raw)
+    return Rows(
+        nodes=hosts,
+        times=_stamps(raw, context, tally),
+        sources=[kept[source] for source in sources],
+        severities=[objects.severity(level) for level in levels] if paths.level else levels,
+        messages=[message.removesuffix("\n") for message in messages],
+        kernel=[kernel[source] for source in sources],
+    )
 
 
 def _flatten(document: dict[str, Any]) -> dict[str, object]:
@@ -132,7 +163,7 @@ def _first(flat: dict[str, object], names: tuple[str, ...]) -> str | None:
     return None
 
 
-def _stamps(raw: list[object], context: LogContext, tally: Tally) -> list[int]:
+def _stamps(raw: Sequence[object], context: LogContext, tally: Tally) -> list[int]:
     texts = [value if isinstance(value, str) else objects.text(value) or "" for value in raw]
     plain = bool(texts) and not texts[0][:5].isdigit()  # 2026- is a year, 17672 the start of a number
     numbers = [None if plain else _epoch(text) for text in texts]

@@ -13,6 +13,7 @@ from pipelines.readers.tally import Tally
 
 BLOCK_BYTES = 4 << 20
 BATCH_LINES = 50_000
+_PIECE_BYTES = 1 << 18
 _TORN = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError)
 
 
@@ -82,19 +83,30 @@ def _whole_lines(stream: BinaryIO, limit: int, tally: Tally) -> Iterator[bytes]:
 
 
 def _blocks(stream: BinaryIO, tally: Tally) -> Iterator[bytes]:
+    """Blocks of the stream; of a torn archive all that could be unpacked."""
+    # read() of a torn archive raises with what it has unpacked, read1() gives that first
+    read = getattr(stream, "read1", stream.read)
     first = True
     while True:
+        pieces: list[bytes] = []
+        size = 0
+        torn: Exception | None = None
         try:
-            block = stream.read(BLOCK_BYTES)
+            while size < BLOCK_BYTES and (piece := read(_PIECE_BYTES)):
+                pieces.append(piece)
+                size += len(piece)
         except _TORN as error:
+            torn = error
+        block = b"".join(pieces)
+        if block:
+            yield block.removeprefix(b"\xef\xbb\xbf") if first else block
+            first = False
+        if torn is not None:
             tally.read += 1
             tally.reject("torn archive")
-            tally.hint(f"the archive is torn ({error or type(error).__name__}); what came before the tear is kept")
+            tally.hint(f"the archive is torn ({torn or type(torn).__name__}); what came before the tear is kept")
+        if torn is not None or not block:
             return
-        if not block:
-            return
-        yield block.removeprefix(b"\xef\xbb\xbf") if first else block
-        first = False
 
 
 def _shorten(chunk: bytes, limit: int, tally: Tally) -> bytes:

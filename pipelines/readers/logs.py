@@ -179,11 +179,6 @@ def _unfold(messages: list[str], tally: Tally) -> Integers:
 
 def _fold(rows: Rows, times: Integers, counts: Integers) -> pd.DataFrame:
     """One row for each key, with the sum of the counts."""
-    first: dict[tuple[str, int, str, str], int] = {}
-    places = [
-        first.setdefault(key, index)
-        for index, key in enumerate(zip(rows.nodes, times.tolist(), rows.sources, rows.messages, strict=True))
-    ]
     frame = pd.DataFrame(
         {
             "node": _text(rows.nodes),
@@ -195,13 +190,19 @@ def _fold(rows: Rows, times: Integers, counts: Integers) -> pd.DataFrame:
             "count": counts,
         }
     )
-    if len(first) == len(frame):
+    _, moment, sharing = np.unique(times, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero(sharing[moment] > 1).tolist()  # most lines have a time of their own
+    first: dict[tuple[str, int, str, str], int] = {}
+    nodes, sources, messages = rows.nodes, rows.sources, rows.messages
+    places = [first.setdefault((nodes[at], rows.times[at], sources[at], messages[at]), at) for at in shared]
+    if len(first) == len(shared):
         return frame
-    kept = np.fromiter(first.values(), dtype=np.int64, count=len(first))
-    sums = np.zeros(len(frame), dtype=np.int64)
-    np.add.at(sums, places, counts)
-    frame["count"] = sums
-    return frame.iloc[kept].reset_index(drop=True)
+    kept = np.ones(len(frame), dtype=bool)
+    kept[shared] = False
+    kept[list(first.values())] = True
+    np.add.at(counts, places, np.where(kept[shared], 0, counts[shared]))
+    frame["count"] = counts
+    return frame[kept].reset_index(drop=True)
 
 
 def _text(values: list[str]) -> pd.Series[str]:
