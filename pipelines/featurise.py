@@ -234,20 +234,28 @@ def lines(store: Store, config: Config, asked: pd.DataFrame) -> pd.DataFrame:
 def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any) -> Matrix:
     """All `blocks` as one matrix, its rows in the windows' order; the same keywords.
 
-    Takes four bytes a value: a cluster's whole history at full width does not fit, a choice of windows does.
+    Columns in which no row of the history has a value are left out. Takes four bytes a value: a cluster's whole
+    history at full width does not fit, a choice of windows does.
     """
-    wanted: pd.DataFrame | None = how.get("wanted")
     parts = list(blocks(store, config, past, **how))
-    told = pd.concat([part.windows for part in parts], ignore_index=True)
-    labels = pd.concat([part.labels for part in parts], ignore_index=True)
-    columns = sorted({name for part in parts for name in part.X.columns})
-    X = matrix.stack((part.X for part in parts), columns)
-    parts.clear()
-    order = np.argsort(told["window"].to_numpy(), kind="stable")
-    if wanted is not None:
-        place = pd.Series(np.arange(len(wanted)), index=wanted["window"].to_numpy())
-        order = np.argsort(place.loc[told["window"]].to_numpy(), kind="stable")
-    return Matrix(told.iloc[order].reset_index(drop=True), X.iloc[order], labels.iloc[order].reset_index(drop=True))
+    wanted: pd.DataFrame | None = how.get("wanted")
+    number = np.concatenate([part.windows["window"].to_numpy() for part in parts])
+    order = number if wanted is None else pd.Index(wanted["window"]).get_indexer(pd.Index(number))
+    place = np.argsort(np.argsort(order))
+    held = [~np.isnan(part.X.to_numpy()).all(axis=0) for part in parts]
+    titles = sorted({name for part, some in zip(parts, held, strict=True) for name in part.X.columns[some]})
+    # never touched before its rows are written and each part's are gone, so that memory holds the matrix once
+    out = np.empty((len(number), len(titles)), dtype=np.float32)
+    back = np.argsort(place)
+    told = pd.concat([part.windows for part in parts], ignore_index=True).iloc[back].reset_index(drop=True)
+    labels = pd.concat([part.labels for part in parts], ignore_index=True).iloc[back].reset_index(drop=True)
+    low = len(number)
+    while parts:
+        rows = parts.pop().X.reindex(columns=titles).to_numpy()
+        low -= len(rows)
+        out[place[low : low + len(rows)]] = rows
+    index = pd.MultiIndex.from_arrays([told["node"], told["end"]], names=["node", "end"])
+    return Matrix(told, pd.DataFrame(out, index=index, columns=titles), labels)
 
 
 def live_matrix(
