@@ -37,6 +37,9 @@ LEVELS = (
     "intercept",
     "rvalue",
 )
+# numba wraps a signed index that may be negative, and does not vectorise over the test.
+UNSIGNED = np.uintp
+ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (UNSIGNED(number) for number in range(1, 9))
 _BLOCK = 128  # NumPy sums up to this many values with eight running sums, more of them by halves
 
 
@@ -64,26 +67,31 @@ def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, h
 
 @njit(cache=True, error_model="numpy")
 def _block_total(x: Floats, low: int, count: int) -> float:
+    at, end = UNSIGNED(low), UNSIGNED(low + count)
     if count < 8:
-        small = -0.0
-        for i in range(low, low + count):
-            small += x[i]
+        small: float = -0.0
+        while at < end:
+            small += x[at]
+            at += ONE
         return small
-    r0, r1, r2, r3 = x[low], x[low + 1], x[low + 2], x[low + 3]
-    r4, r5, r6, r7 = x[low + 4], x[low + 5], x[low + 6], x[low + 7]
-    whole = low + count - count % 8
-    for i in range(low + 8, whole, 8):
-        r0 += x[i]
-        r1 += x[i + 1]
-        r2 += x[i + 2]
-        r3 += x[i + 3]
-        r4 += x[i + 4]
-        r5 += x[i + 5]
-        r6 += x[i + 6]
-        r7 += x[i + 7]
-    result = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
-    for i in range(whole, low + count):
-        result += x[i]
+    r0, r1, r2, r3 = x[at], x[at + ONE], x[at + TWO], x[at + THREE]
+    r4, r5, r6, r7 = x[at + FOUR], x[at + FIVE], x[at + SIX], x[at + SEVEN]
+    at += EIGHT
+    whole = UNSIGNED(low + count - count % 8)
+    while at < whole:
+        r0 += x[at]
+        r1 += x[at + ONE]
+        r2 += x[at + TWO]
+        r3 += x[at + THREE]
+        r4 += x[at + FOUR]
+        r5 += x[at + FIVE]
+        r6 += x[at + SIX]
+        r7 += x[at + SEVEN]
+        at += EIGHT
+    result: float = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
+    while at < end:
+        result += x[at]
+        at += ONE
     return result
 
 
@@ -127,8 +135,9 @@ def total(x: Floats, low: int, count: int) -> float:
 @njit(cache=True, error_model="numpy")
 def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> float:
     """``np.var`` of the slice, to the bit; ``scratch`` holds at least ``count`` values."""
-    for i in range(count):
-        difference = x[low + i] - mean
+    first = UNSIGNED(low)
+    for i in range(UNSIGNED(count)):
+        difference = x[first + i] - mean
         scratch[i] = difference * difference
     return total(scratch, 0, count) / count
 
@@ -136,10 +145,11 @@ def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> f
 @njit(cache=True, error_model="numpy")
 def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
     """Lowest and highest value of a slice that is not empty."""
-    low0 = low1 = low2 = low3 = high0 = high1 = high2 = high3 = x[low]
-    whole = high - (high - low) % 4
-    for i in range(low, whole, 4):
-        a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+    at, end = UNSIGNED(low), UNSIGNED(high)
+    low0 = low1 = low2 = low3 = high0 = high1 = high2 = high3 = x[at]
+    whole = UNSIGNED(high - (high - low) % 4)
+    while at < whole:
+        a, b, c, d = x[at], x[at + ONE], x[at + TWO], x[at + THREE]
         low0 = min(low0, a)
         low1 = min(low1, b)
         low2 = min(low2, c)
@@ -148,36 +158,67 @@ def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
         high1 = max(high1, b)
         high2 = max(high2, c)
         high3 = max(high3, d)
-    for i in range(whole, high):
-        low0 = min(low0, x[i])
-        high0 = max(high0, x[i])
+        at += FOUR
+    while at < end:
+        low0 = min(low0, x[at])
+        high0 = max(high0, x[at])
+        at += ONE
     return min(low0, low1, low2, low3), max(high0, high1, high2, high3)
 
 
 @njit(cache=True, error_model="numpy")
-def trend(x: Floats, low: int, count: int, mean: float) -> tuple[float, float, float]:
-    """Mean squares of index, of index times value, and of value, each about its mean, as linregress takes them."""
-    centre = (count - 1) / 2.0
-    a0 = a1 = a2 = a3 = 0.0
-    b0 = b1 = b2 = b3 = 0.0
-    whole = count - count % 4
-    for i in range(0, whole, 4):
-        d0, d1, d2, d3 = x[low + i] - mean, x[low + i + 1] - mean, x[low + i + 2] - mean, x[low + i + 3] - mean
-        step = i - centre
+def _block_line(x: Floats, low: int, count: int, mean: float) -> tuple[float, float]:
+    """Sums of squares about the mean, in NumPy's order, and of centred index times value, of at least eight values."""
+    at, end, whole = UNSIGNED(low), UNSIGNED(low + count), UNSIGNED(low + count - count % 8)
+    step = -(count - 1) / 2.0
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+    r0 = r1 = r2 = r3 = r4 = r5 = r6 = r7 = 0.0
+    while at < whole:
+        d0, d1, d2, d3 = x[at] - mean, x[at + ONE] - mean, x[at + TWO] - mean, x[at + THREE] - mean
+        d4, d5, d6, d7 = x[at + FOUR] - mean, x[at + FIVE] - mean, x[at + SIX] - mean, x[at + SEVEN] - mean
+        r0 += d0 * d0
+        r1 += d1 * d1
+        r2 += d2 * d2
+        r3 += d3 * d3
+        r4 += d4 * d4
+        r5 += d5 * d5
+        r6 += d6 * d6
+        r7 += d7 * d7
         a0 += step * d0
         a1 += (step + 1.0) * d1
         a2 += (step + 2.0) * d2
         a3 += (step + 3.0) * d3
-        b0 += d0 * d0
-        b1 += d1 * d1
-        b2 += d2 * d2
-        b3 += d3 * d3
-    for i in range(whole, count):
-        d0 = x[low + i] - mean
-        a0 += (i - centre) * d0
-        b0 += d0 * d0
+        a4 += (step + 4.0) * d4
+        a5 += (step + 5.0) * d5
+        a6 += (step + 6.0) * d6
+        a7 += (step + 7.0) * d7
+        step += 8.0
+        at += EIGHT
+    squares = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
+    shared = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+    while at < end:
+        d0 = x[at] - mean
+        squares += d0 * d0
+        shared += step * d0
+        step += 1.0
+        at += ONE
+    return squares, shared
+
+
+@njit(cache=True, error_model="numpy")
+def trend(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> tuple[float, float, float]:
+    """Mean squares of index, of index times value, and of value, each about its mean, as linregress takes them.
+
+    The last is ``np.var`` to the bit.
+    """
     across = (count * count - 1.0) / 12.0
-    return across, ((a0 + a1) + (a2 + a3)) / count, ((b0 + b1) + (b2 + b3)) / count
+    if 8 <= count <= _BLOCK:
+        squares, shared = _block_line(x, low, count, mean)
+        return across, shared / count, squares / count
+    shared, centre = 0.0, (count - 1) / 2.0
+    for i in range(count):
+        shared += (i - centre) * (x[low + i] - mean)
+    return across, shared / count, variance(x, low, count, mean, scratch)
 
 
 @njit(cache=True, error_model="numpy")
@@ -215,9 +256,9 @@ def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, flo
 
 
 @njit(cache=True, error_model="numpy")
-def _put(row: Floats, slot: int, value: float) -> None:
+def _put(out: Floats, s: int, w: int, slot: int, value: float) -> None:
     if slot >= 0:
-        row[slot] = value
+        out[s, w, slot] = value
 
 
 @njit(cache=True, error_model="numpy")
@@ -237,39 +278,39 @@ def levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) ->
         for w in range(lows.shape[1]):
             low = lows[s, w]
             count = highs[s, w] - low
-            row = out[s, w]
             if count == 0:
                 continue
             whole = total(x, low, count)
             mean = whole / count
-            _put(row, slots[0], whole)
-            _put(row, slots[1], mean)
-            _put(row, slots[2], float(count))
+            _put(out, s, w, slots[0], whole)
+            _put(out, s, w, slots[1], mean)
+            _put(out, s, w, slots[2], float(count))
             if edges:
                 least, most = extremes(x, low, low + count)
-                _put(row, slots[3], most)
-                _put(row, slots[4], least)
-                _put(row, slots[5], max(abs(least), abs(most)))
+                _put(out, s, w, slots[3], most)
+                _put(out, s, w, slots[4], least)
+                _put(out, s, w, slots[5], max(abs(least), abs(most)))
             if energy:
                 for i in range(count):
                     scratch[i] = x[low + i] * x[low + i]
                 squares = total(scratch, 0, count)
-                _put(row, slots[6], squares)
-                _put(row, slots[7], math.sqrt(squares / count))
+                _put(out, s, w, slots[6], squares)
+                _put(out, s, w, slots[7], math.sqrt(squares / count))
+            across = shared = square = 0.0
+            if spread or line:
+                across, shared, square = trend(x, low, count, mean, scratch)
             if spread:
-                square = variance(x, low, count, mean, scratch)
                 deviation = math.sqrt(square)
-                _put(row, slots[8], square)
-                _put(row, slots[9], deviation)
-                _put(row, slots[10], 1.0 if square > deviation else 0.0)
-                _put(row, slots[11], deviation / mean if mean != 0.0 else np.nan)
+                _put(out, s, w, slots[8], square)
+                _put(out, s, w, slots[9], deviation)
+                _put(out, s, w, slots[10], 1.0 if square > deviation else 0.0)
+                _put(out, s, w, slots[11], deviation / mean if mean != 0.0 else np.nan)
             if shape:
                 skew, kurt = _shape(x, low, count, scratch)
-                _put(row, slots[12], skew)
-                _put(row, slots[13], kurt)
+                _put(out, s, w, slots[12], skew)
+                _put(out, s, w, slots[13], kurt)
             if line and count > 1:
-                across, shared, along = trend(x, low, count, mean)
                 slope = shared / across
-                _put(row, slots[14], slope)
-                _put(row, slots[15], mean - slope * ((count - 1) / 2.0))
-                _put(row, slots[16], correlation(across, shared, along))
+                _put(out, s, w, slots[14], slope)
+                _put(out, s, w, slots[15], mean - slope * ((count - 1) / 2.0))
+                _put(out, s, w, slots[16], correlation(across, shared, square))

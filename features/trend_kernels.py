@@ -54,6 +54,7 @@ def linear_trend(
     unsure: NDArray[np.bool_],
 ) -> None:
     """Parameters (attr), an index in `ATTRIBUTES`; ``unsure`` [S, W] is set where tsfresh must be asked."""
+    scratch = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
         for w in range(lows.shape[1]):
@@ -61,7 +62,7 @@ def linear_trend(
             if count < 2:
                 continue
             mean = total(x, low, count) / count
-            line = trend(x, low, count, mean)
+            line = trend(x, low, count, mean, scratch)
             for p in range(slots.size):
                 which = int(parameters[p, 0])
                 out[s, w, slots[p]] = _attribute(which, count, mean, line)
@@ -104,7 +105,7 @@ def agg_linear_trend(
                     for c in range(found):
                         chunks[c] = _chunk(x, low + c * size, min(size, count - c * size), how, scratch)
                     mean = total(chunks, 0, found) / found
-                    line = trend(chunks, 0, found, mean)
+                    line = trend(chunks, 0, found, mean, scratch)
                 which = int(parameters[p, 0])
                 out[s, w, slots[p]] = _attribute(which, found, mean, line)
                 unsure[s, w] |= _delicate(which, found, line)
