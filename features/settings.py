@@ -108,8 +108,9 @@ class SignalSettings(Settings):
 class TemplateSettings(Settings):
     """Drain3's parameters, and what a line is before it sees it."""
 
-    similarity: float = Field(default=0.4, gt=0, lt=1)
-    depth: int = Field(default=4, ge=3)
+    # Drain3's own 0.4 and 4 make "link up" and "link down" one template once addresses and numbers are masked
+    similarity: float = Field(default=0.7, gt=0, lt=1)
+    depth: int = Field(default=5, ge=3)
     max_children: int = Field(default=100, ge=2)
     max_clusters: int = Field(default=4000, ge=1)
     max_line_characters: int = Field(default=2000, ge=80)
