@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from drain3.drain import Drain
 
+from features.masking import mask
 from features.settings import TemplateSettings
 from features.tables import ModelError
 from features.templates import Templates, mine
@@ -88,7 +89,7 @@ def test_json_gives_back_the_same_templates() -> None:
         mine(frame("a b")).to_json().replace('"sizes":[1]', '"sizes":["1"]'),
         mine(frame("a b")).to_json().replace('"a b"', '" "'),
         mine(frame("a b")).to_json().replace("templates-1", "templates-9"),
-        mine(frame("a b")).to_json().replace('"depth":4', '"depth":1'),
+        mine(frame("a b")).to_json().replace('"depth":5', '"depth":1'),
     ],
 )
 def test_json_that_is_not_ours_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +100,27 @@ def test_json_that_is_not_ours_is_refused(text: str, tmp_path: Path, monkeypatch
 
 
 def test_json_is_plain() -> None:
-    assert orjson.loads(mine(frame("a b", "a c")).to_json())["texts"] == ["a <*>"]
+    assert orjson.loads(mine(frame("a b c d", "a b c e")).to_json())["texts"] == ["a b c <*>"]
 
 
 def test_no_lines_give_no_templates() -> None:
     found = mine(frame())
     assert found.texts == ()
     assert found.match(pd.Series(["x"])).tolist() == [-1]
+
+
+# Drain3 with its documented masks at its own defaults, and with the masks and parameters that
+# https://github.com/logpai/logparser gives for each set: the better of the two.
+STOCK_ACCURACY = {"BGL": 0.9685, "Linux": 0.69, "OpenStack": 0.7325}
+
+
+@pytest.mark.parametrize("name", STOCK_ACCURACY)
+def test_lines_are_grouped_no_worse_than_by_stock_drain3(name: str, real_data: Path) -> None:
+    truth = pd.read_csv(real_data / "loghub" / f"{name}_2k.log_structured.csv", dtype="str")
+    masked = mask(truth["Content"])
+    found = mine(masked.to_frame("masked").assign(time=pd.date_range("2026-01-01", periods=len(masked), freq="s")))
+    groups = pd.DataFrame({"found": found.match(masked), "true": truth["EventId"]})
+    # grouping accuracy: the share of lines whose group holds the very lines of their true group
+    pure = groups["found"].map(groups.groupby("found")["true"].nunique()) == 1
+    whole = groups["true"].map(groups.groupby("true")["found"].nunique()) == 1
+    assert (pure & whole).mean() >= STOCK_ACCURACY[name]
