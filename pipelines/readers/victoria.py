@@ -46,13 +46,29 @@ def lines(path: Path, tally: Tally) -> Iterator[bytes]:
 
 def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk]:
     """The samples of a file of export lines; a broken line is counted as one."""
+    scraped = b""
+    stamps: Any = None
     for line in lines(path, tally):
         if not line or line.isspace():
             continue
+        # Series scraped together have the same times, written the same: those are parsed once. Where this text
+        # stands inside a label instead, its quotes are escaped, so it is not found.
+        place = line.rfind(b',"timestamps":[')
+        ending = line[place:] if place > 0 else b""
         try:
-            entry = orjson.loads(line)
+            if ending and ending == scraped:
+                entry = {**orjson.loads(line[:place] + b"}"), "timestamps": stamps}
+            else:
+                entry = orjson.loads(line)
+                scraped, stamps = b"", None
+                if ending:
+                    stamps = entry["timestamps"] = np.array(entry["timestamps"], dtype=np.int64)
+                    scraped = ending
         except orjson.JSONDecodeError:
             tally.drop("broken line")
+            continue
+        except (TypeError, ValueError, OverflowError, KeyError):
+            tally.drop("line of another shape")
             continue
         chunk = parse(entry, tally, context)
         if chunk is not None:
@@ -67,14 +83,14 @@ def parse(entry: Any, tally: Tally, context: ReadContext) -> SampleChunk | None:
             tally.drop("values and timestamps differ in number", max(len(values), len(stamps)))
             return None
         held = np.array(values, dtype=np.float64)
-        times = np.array(stamps, dtype=np.int64)
+        times = np.asarray(stamps, dtype=np.int64)
         shaped = held.ndim == 1 and times.ndim == 1 and all(isinstance(value, str) for value in labels.values())
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         shaped = False
     if not shaped:
         tally.drop("line of another shape")
         return None
-    blank = values.count(None)
+    blank = values.count(None) if np.isnan(held).any() else 0
     if blank:
         tally.drop("null", blank)
         there = np.array([value is not None for value in values])
