@@ -167,7 +167,7 @@ def _node_day(
     doing = doing.after(PREROLL)
     times = times[PREROLL:]
     rng = np.random.default_rng([seed, 71, node.index, day])
-    lost = story.gone(tale, times)
+    lost = story.gone(tale, times, step)
     cards["xid"] = story.latched(tale, times)
     epoch = setting.start_ns / 1e9
     host["clock_time"] = epoch + times

@@ -72,12 +72,13 @@ def tell(node: Node, schedule: Schedule, benign: Benign, seed: int) -> Story:
     )
 
 
-def gone(story: Story, times: Array) -> NDArray[np.bool_]:
-    """Whether each GPU is off the bus [G, T]."""
+def gone(story: Story, times: Array, step: float) -> NDArray[np.bool_]:
+    """Whether each GPU is off the bus [G, T]; one whose code the gauge shows lasts for one more scrape."""
     out = np.zeros((len(story.node.gpus), len(times)), dtype=bool)
     for failure in story.failures:
         if failure.plan.vanishes and failure.gpu >= 0:
-            out[failure.gpu] |= (times >= failure.time + NOTICE) & (times < failure.back)
+            last = failure.time + NOTICE + (step if failure.plan.in_gauge else 0.0)
+            out[failure.gpu] |= (times >= last) & (times < failure.back)
     return out
 
 
