@@ -63,6 +63,10 @@ def gpu(text: str) -> str:
     return text.replace("|", "_")
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def is_address(name: str) -> bool:
     """Whether this is a bare IP address."""
     try:
@@ -139,7 +143,11 @@ class Identifier:
         gpu_labels = () if _NEVER_OF_A_GPU.match(metric_name) else self._settings.gpu_labels
         uuid = next((found for name in gpu_labels if (found := gpu(labels.get(name, "")))), "")
         address = next((found for name in self._settings.pci_labels if (found := pci(labels.get(name, "")))), "")
-        hidden = self._dropped.union(self._settings.node_labels, self._settings.pci_labels, gpu_labels)
+        # a numeric "node" is a NUMA node (node_exporter's meminfo_numa) and tells series apart
+        named = {
+            key for key in self._settings.node_labels if not _is_number(labels.get(key, "")) or labels[key] == node
+        }
+        hidden = self._dropped.union(named, self._settings.pci_labels, gpu_labels)
         if _OF_A_TARGET.match(metric_name):
             hidden = hidden - {"job"}
         if uuid:
@@ -165,12 +173,12 @@ class Identifier:
             aliased = canonical not in {bare, bare.split(".", 1)[0]}
             if aliased:
                 return canonical, True
-            if bare in _LOOPBACK or is_address(bare) or text in pods or _EXPORTER_POD.search(text):
+            if bare in _LOOPBACK or is_address(bare) or _is_number(bare) or text in pods or _EXPORTER_POD.search(text):
                 second_best.append(canonical)
             elif canonical:
                 return canonical, True
         if self._node:
             return self._node, True
         # an address says where, a pod's name at least tells two apart, "localhost" nothing
-        second_best.sort(key=lambda text: (text in _LOOPBACK, not is_address(text)))
+        second_best.sort(key=lambda text: (text in _LOOPBACK, _is_number(text), not is_address(text)))
         return (second_best[0] if second_best else ""), False

@@ -101,6 +101,15 @@ def test_the_uuid_of_a_file_system_is_no_gpu() -> None:
     assert found.series == Series('node_btrfs_size_bytes{uuid="deaddd54"}')
 
 
+def test_a_numa_node_is_no_node_and_stays_in_the_series() -> None:
+    found = Identifier(SETTINGS).identify({"__name__": "node_memory_numa_Active", "node": "0", "instance": "n1:9100"})
+    assert (found.node, found.series) == ("n1", Series('node_memory_numa_Active{node="0"}'))
+
+
+def test_a_number_is_the_node_when_nothing_else_is() -> None:
+    assert identify(node="07")[:2] == ("07", Series("m"))
+
+
 def test_up_keeps_the_job_that_was_scraped() -> None:
     found = Identifier(SETTINGS).identify({"__name__": "up", "job": "dcgm", "instance": "n1:9400"})
     assert found.series == Series('up{job="dcgm"}')
