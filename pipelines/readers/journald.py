@@ -10,7 +10,7 @@ from pipelines.readers.context import LogContext
 from pipelines.readers.lines import Rows
 from pipelines.readers.tally import Tally
 
-_NAMES = {str(number): name for number, name in enumerate(objects.SEVERITIES)}
+_NAMES: dict[str | None, str] = {str(number): name for number, name in enumerate(objects.SEVERITIES)}
 _ALL = "some messages are null: journalctl leaves out long fields; export with 'journalctl --all -o json'"
 
 
@@ -40,7 +40,7 @@ def _rows(lines: list[str], context: LogContext, tally: Tally) -> Rows:
         nodes=[node or "" for node in nodes],
         times=[time or 0 for time in times],
         sources=_sources(documents),
-        severities=[_NAMES.get(value or "", "") for value in _column(documents, "PRIORITY")],
+        severities=[_NAMES.get(value, "") for value in _column(documents, "PRIORITY")],
         messages=[message or "" for message in messages],
         kernel=[
             (transport or identifier) == "kernel"

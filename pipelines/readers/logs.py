@@ -153,13 +153,15 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
         ahead = int((times > to_ns(context.reference_time) + _DAY).sum())
         tally.note("time after the export", ahead)
     names = {host: context.canonical(host) for host in set(rows.nodes)}
-    rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=_clean(rows.sources))
+    tags = dict(zip(kinds := list(set(rows.sources)), _clean(kinds), strict=True))
+    rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=[tags[source] for source in rows.sources])
     return _fold(rows, times, counts)
 
 
 def _clean(texts: list[str]) -> list[str]:
     """No control characters, no halves of characters, no blanks around."""
-    return [text if text.isprintable() and text[:1] != " " and text[-1:] != " " else _clean_one(text) for text in texts]
+    # strip() gives the very text back when there is nothing to strip
+    return [bare if (bare := text.strip()).isprintable() else _clean_one(text) for text in texts]
 
 
 def _clean_one(text: str) -> str:
@@ -169,8 +171,8 @@ def _clean_one(text: str) -> str:
 def _unfold(messages: list[str], tally: Tally) -> Integers:
     """Counts of the messages, which lose their "message repeated N times" in place."""
     counts = np.ones(len(messages), dtype=np.int64)
-    for index, message in enumerate(messages):
-        if message.startswith("message repeated ") and (found := _REPEATED.fullmatch(message)):
+    for index in [index for index, message in enumerate(messages) if message.startswith("message repeated ")]:
+        if found := _REPEATED.fullmatch(messages[index]):
             messages[index] = found[2].strip()
             counts[index] = int(found[1])
             tally.note("repeats told by syslog", int(found[1]))

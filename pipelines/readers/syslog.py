@@ -30,6 +30,10 @@ _HOSTLESS = re.compile(r"([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?:(?: (.*)|$)", re
 _BARE = re.compile(r"(\S+) (.*)", re.DOTALL)  # n1 text
 # [  885.242168] or [    T1946] or [ 171167.620236][ T1946], which printk adds
 _PRINTK = re.compile(r"(?:\[ *\d{1,12}\.\d{6}\] ?|\[ *[TC]\d{1,9}\] ?){1,2}")
+# The same in one step for the usual lines: time, host, tag, text without what printk adds
+_USUAL = r"(\S*[^\s:]) ([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?: (?:\[ *\d{1,12}\.\d{6}\] ?|\[ *[TC]\d{1,9}\] ?){0,2}(.*)"
+_USUAL_ISO = re.compile(rf"({_ISO_TIME}) {_USUAL}", re.DOTALL)
+_USUAL_OLD = re.compile(rf"([A-Za-z]{{3}}) {{1,2}}(\d{{1,2}}) (\d\d:\d\d:\d\d) {_USUAL}", re.DOTALL)
 
 Line = tuple[str | int, str, str, str, str, bool]  # ISO text or nanoseconds, node, source, severity, message, kernel
 
@@ -40,9 +44,13 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
         raise ValueError("a syslog reader needs a reference time")  # read_logs gives the file's own
     yearless = stamps.Yearless(context.zone(), to_ns(context.reference_time))
     for lines in batches:
-        found = []
+        found: list[Line] = []
         for line in lines:
-            parsed = _parse(line, yearless)
+            if usual := _USUAL_ISO.match(line):
+                stamp, host, tag, text = usual.groups()
+                found.append((stamp, host, tag, "", text, tag == "kernel"))
+                continue
+            parsed = _old(line, yearless) or _parse(line, yearless)
             if parsed is None:
                 tally.reject("no time stamp")
             elif not (parsed[1] or context.node):
@@ -54,6 +62,15 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
             yield _rows(found, context, tally)
 
 
+def _old(line: str, yearless: stamps.Yearless) -> Line | None:
+    usual = _USUAL_OLD.match(line)
+    if not usual:
+        return None
+    month, day, clock, host, tag, text = usual.groups()
+    stamp = yearless.parse(month, day, clock)
+    return None if stamp is None else (stamp, host, tag, "", text, tag == "kernel")
+
+
 def strip_printk(message: str) -> str:
     """The message without the seconds since boot and the thread that printk adds."""
     return _PRINTK.sub("", message, count=1) if message.startswith("[") and _PRINTK.match(message) else message
@@ -61,11 +78,13 @@ def strip_printk(message: str) -> str:
 
 def _rows(lines: list[Line], context: LogContext, tally: Tally) -> Rows:
     raw, nodes, sources, severities, messages, kernel = (list(column) for column in zip(*lines, strict=True))
-    written = [value for value in raw if isinstance(value, str)]
+    written = [value for value in raw if type(value) is str]
     if len(written) < len(raw):
         stamps.hint_zone(context, tally)
-    read_times = iter(stamps.iso_many(written, context, tally).tolist())
-    times = [next(read_times) if isinstance(value, str) else value for value in raw]
+    times = stamps.iso_many(written, context, tally).tolist() if written else raw
+    if 0 < len(written) < len(raw):
+        read_times = iter(times)
+        times = [next(read_times) if type(value) is str else value for value in raw]
     return Rows(nodes, times, sources, severities, messages, kernel)
 
 
