@@ -56,6 +56,9 @@ BASELINES = frozenset(
 )
 BLENDED = ("surprise", "lightgbm", "pu", "isolation-forest")
 NAMES = ("blend", *_SCORERS)
+# Windows of a node that a score depends on, the last its own: signs look back at most five, the odd one out as far,
+# and persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
+LOOK_BACK = 8
 
 
 def scorer(name: str, settings: ModelSettings) -> Scorer:

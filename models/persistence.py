@@ -41,7 +41,7 @@ def _stride(node: NDArray[Any], end: NDArray[np.int64]) -> int:
     return int(step.min()) if len(step) else 1
 
 
-def run_length(high: NDArray[np.bool_], where: Place, most: int = 24) -> NDArray[np.int64]:
+def run_length(high: NDArray[np.bool_], where: Place, most: int = 6) -> NDArray[np.int64]:
     """How many windows of the node in a row, this one the last, are marked; at most ``most``."""
     marked = high[where.order]
     node = where.node[where.order]

@@ -1,0 +1,106 @@
+"""Odd is what differs from the node's own past and from its peers, by each metric's own measure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from models.layout import read
+from models.summaries import Summaries, criticism, summary_columns
+from tests.models.planted import failures_at, matrix_of, windows_of
+
+WINDOWS = windows_of(6, 6)
+QUIET = matrix_of(WINDOWS, failures_at(), metrics=6)
+FITTED = Summaries().fit(QUIET)
+
+
+def changed(**values: float) -> pd.DataFrame:
+    """Three days of node01, its last twelve windows with these columns (" " for ".") moved by so much."""
+    rows = QUIET.loc[["node01"]].iloc[:400].copy()
+    rows["phase.changes__value"] = 0.0
+    for name, value in values.items():
+        rows[name] = rows[name].to_numpy() + value * (np.arange(400) >= 388)
+    return rows
+
+
+def oddness(rows: pd.DataFrame, metric: str) -> float:
+    """Mean surprise of the metric over the last twelve windows."""
+    return float(FITTED.signs(rows).metrics[metric].iloc[-12:].mean())
+
+
+def test_odd_against_the_own_past_alone_is_not_odd() -> None:
+    assert oddness(changed(metric_1__mean=20), "metric_1") < 1
+
+
+def test_odd_against_peers_alone_is_not_odd() -> None:
+    assert oddness(changed(**{"metric_1.peer__mean": 20}), "metric_1") < 1
+
+
+def test_odd_against_both_is_odd() -> None:
+    assert oddness(changed(**{"metric_1__mean": 40, "metric_1.peer__mean": 40}), "metric_1") > 2.5
+
+
+def test_a_column_without_peers_is_judged_by_its_past() -> None:
+    assert oddness(changed(**{"logs.unknown__value": 9}), "logs.unknown") > 2
+
+
+def test_a_node_that_always_chatters_must_chatter_more() -> None:
+    name = "node_nfs_errors_total"
+    calm = FITTED.signs(changed(**{f"{name}__sum_values": 3})).metrics[name].iloc[-12:]
+    noisy = changed(**{f"{name}__sum_values": 3})
+    noisy.index = pd.MultiIndex.from_arrays([["node00"] * len(noisy), noisy.index.get_level_values(1)])
+    chatter = FITTED.signs(noisy).metrics[name].iloc[-12:]
+    assert calm.mean() > 2
+    assert chatter.mean() < 1.3
+
+
+def test_quiet_rows_are_as_odd_as_chance_has_it() -> None:
+    odd = Summaries().signs_of_fit(QUIET).metrics
+    assert (odd > 1).to_numpy().mean() == pytest.approx(0.1, abs=0.05)
+    assert (odd > 2).to_numpy().mean() < 0.03
+
+
+def test_a_node_that_was_never_seen_is_judged_by_the_fleet() -> None:
+    rows = QUIET.loc[["node02"]].copy()
+    rows.index = pd.MultiIndex.from_arrays([["new"] * len(rows), rows.index.get_level_values(1)])
+    assert (FITTED.signs(rows).metrics["metric_0"] > 1).mean() < 0.25
+
+
+def test_a_metric_that_stays_odd_lasts_and_flicker_does_not() -> None:
+    steady = changed(**{"metric_1__mean": 40, "metric_1.peer__mean": 40})
+    flicker = steady.copy()
+    flicker.iloc[-12::2] = QUIET.loc[["node01"]].iloc[388:400:2].to_numpy()
+    assert FITTED.signs(steady).lasting["metric_1"].iloc[-1] > 2.5
+    assert FITTED.signs(flicker).lasting["metric_1"].iloc[-6:].max() < 2
+
+
+def test_many_metrics_that_are_a_little_odd_are_noticed_together() -> None:
+    one = np.zeros((1, 100), dtype=np.float32)
+    one[0, 0] = 3.0
+    many = np.zeros((1, 100), dtype=np.float32)
+    many[0, :30] = 1.2
+    assert criticism(many)[0] > 20 > criticism(one)[0]
+
+
+def test_summaries_have_the_same_columns_whatever_metrics_there_are() -> None:
+    names = summary_columns()
+    signs = FITTED.signs(QUIET.iloc[:5])
+    assert list(signs.summary.columns[: len(names)]) == names
+    assert list(signs.summary.columns[len(names) :]) == ["phase.changes__value", "history.since_incident__value"]
+
+
+def test_the_layout_pairs_a_measurement_with_its_peer_column() -> None:
+    layout = read(["a__mean", "a.peer__mean", "a.gpu_max__mean", "b.peer__maximum", "phase.changes__value", "odd name"])
+    assert [(metric.name, metric.pairs) for metric in layout.metrics] == [
+        ("a", ((0, 1), (2, -1))),
+        ("b", ((-1, 3),)),
+        ("odd name", ((5, -1),)),
+    ]
+    assert (layout.states, layout.changing) == ((4,), 4)
+
+
+def test_the_columns_of_a_metrics_surprise_are_told() -> None:
+    which = FITTED.worst_columns(changed(**{"metric_1__mean": 40, "metric_1.peer__mean": 40}))
+    number = [metric.name for metric in FITTED.layout.metrics].index("metric_1")
+    assert FITTED.columns()[which[-1, number]] == "metric_1__mean"
