@@ -11,6 +11,10 @@ from pipelines.readers.lines import Rows
 from pipelines.readers.tally import Tally
 
 _NAMES: dict[str | None, str] = {str(number): name for number, name in enumerate(objects.SEVERITIES)}
+_FIELDS = (
+    "MESSAGE", "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "_HOSTNAME", "PRIORITY", "_TRANSPORT",
+    "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_COMM",
+)  # fmt: skip
 _ALL = "some messages are null: journalctl leaves out long fields; export with 'journalctl --all -o json'"
 
 
@@ -21,7 +25,9 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
 
 
 def _rows(lines: list[str], context: LogContext, tally: Tally) -> Rows:
-    documents = objects.parse(lines, tally)
+    documents = [
+        {name: document[name] for name in _FIELDS if name in document} for document in objects.each(lines, tally)
+    ]
     messages = _column(documents, "MESSAGE")
     times = _times(documents)
     nodes = _column(documents, "_HOSTNAME")
