@@ -207,7 +207,7 @@ def blocks(
     span = _span(store, start_ns, end_ns)
     featurise(store, config, *span, scheduler=scheduler, workers=workers, progress=progress)
     settings = config.features
-    rows_of = windows.make(store.nodes(), *span, settings.window) if wanted is None else wanted
+    rows_of = all_windows(store, config, *span) if wanted is None else wanted
     day_of = (windows.as_ns(rows_of["end"]) - 1) // DAY_NS
     by_day: dict[int, list[NodeDay]] = {}
     for piece in _pieces(store, settings, *span):
@@ -223,6 +223,14 @@ def blocks(
         if templates is not None:
             logs = matrix.Lines(lines(store, config, asked), templates, heard)
         yield matrix.join(rows, asked, settings, past, logs=logs, label=config.labels)
+
+
+def all_windows(store: Store, config: Config, start_ns: int | None = None, end_ns: int | None = None) -> pd.DataFrame:
+    """`WINDOWS` of every node of the store; a node that came later has none before its first day."""
+    made = windows.make(store.nodes(), *_span(store, start_ns, end_ns), config.features.window)
+    first = {node: min((*store.days(node), *store.log_days(node))) * DAY_NS for node in store.nodes()}
+    made = made[windows.as_ns(made["end"]) > made["node"].map(first).to_numpy(dtype=np.int64)]
+    return made.assign(window=np.arange(len(made), dtype=np.int64)).reset_index(drop=True)
 
 
 def lines(store: Store, config: Config, asked: pd.DataFrame) -> pd.DataFrame:

@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 
 from features import log_columns, matrix, windows
 from features.masking import lines_table
-from features.tables import InputError, Matrix, to_time
+from features.tables import InputError, Matrix, Panel, to_time
 from features.templates import Templates
 from pipelines import featurise
 from pipelines.config import Config
@@ -33,9 +34,16 @@ def history(store: Store, templates: Templates) -> Matrix:
     return featurise.historic_matrix(store, CONFIG, PAST, templates=templates, workers=1)
 
 
+def seen(panel: Panel) -> Panel:
+    """Only the series with a sample, as a query gives them."""
+    some = [not np.isnan(row).all() for row in panel.values]
+    series = tuple(one for one, known in zip(panel.series, some, strict=True) if known)
+    return Panel(panel.node, panel.times, series, panel.values[some])
+
+
 def live(ends: list[int], templates: Templates, nodes: tuple[str, ...] = made.NODES) -> Matrix:
     reach = matrix.reach(CONFIG.features)
-    panels = {node: made.panel(node).between(min(ends) - reach, max(ends)) for node in nodes}
+    panels = {node: seen(made.panel(node).between(min(ends) - reach, max(ends))) for node in nodes}
     lines = made.logs()
     inside = (lines["time"] >= to_time(min(ends) - reach)) & (lines["time"] < to_time(max(ends)))
     return featurise.live_matrix(
@@ -119,9 +127,11 @@ def test_a_second_run_computes_nothing_and_new_samples_only_their_node(tmp_path:
     assert (again.computed, again.kept) == (2, 8)
 
 
-def test_a_process_pool_fills_the_same_cache(tmp_path: Path, history: Matrix) -> None:
+def test_a_piece_sent_elsewhere_fills_the_same_cache(tmp_path: Path, history: Matrix) -> None:
     store = made.store(tmp_path / "store")
-    assert featurise.featurise(store, CONFIG, workers=2).computed == 10
+    for piece in featurise._pieces(store, CONFIG.features, made.START, made.END):
+        featurise.fill(pickle.loads(pickle.dumps(piece)))  # noqa: S301  # as an executor sends it
+    assert featurise.featurise(store, CONFIG).kept == 10
     got = featurise.historic_matrix(store, CONFIG, PAST)
     assert differing(history.X.drop(columns=list(log_columns.COLUMNS)), got.X) == []
 
@@ -134,6 +144,16 @@ def test_a_damaged_cache_file_is_deleted_and_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run the command again"):
         featurise.historic_matrix(store, CONFIG, PAST, workers=1)
     assert len(featurise.historic_matrix(store, CONFIG, PAST, workers=1).X) == 5 * 33
+
+
+def test_a_node_that_came_a_day_later_has_no_rows_before(tmp_path: Path) -> None:
+    store = made.store(tmp_path / "store")
+    store.panel_path("n1", store.days("n1")[0]).unlink()
+    store.logs_path("n1", store.log_days("n1")[0]).unlink()
+    asked = featurise.all_windows(store, CONFIG)
+    assert asked.groupby("node")["end"].min()["n1"] == pd.Timestamp("2026-01-02T00:05:00Z")
+    assert asked["window"].tolist() == list(range(len(asked)))
+    assert len(featurise.historic_matrix(store, CONFIG, PAST, workers=1).X) == len(asked)
 
 
 def test_a_history_shorter_than_a_window_is_refused_with_the_cure(store: Store) -> None:
