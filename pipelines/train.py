@@ -1,0 +1,281 @@
+"""``foreshock train``: from a store's history to judged models, a frozen bundle, and an experiment in MLflow."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import log_columns
+from features.matrix import Lines, Past, with_logs
+from features.settings import to_nanoseconds
+from features.tables import InputError, Matrix, to_time
+from features.templates import Templates
+from features.windows import as_ns
+from models import bundle, crossfit, evaluation, rules, splits
+from models.lineup import BASELINES, NAMES, Lineup, scorer
+from models.splits import Fold, Folds
+from models.tracking import Dataset, Run, Tracker
+from pipelines import experiment, failures, featurise
+from pipelines.config import Config
+from pipelines.frozen import Frozen, Usual
+from pipelines.store import Store
+
+log = logging.getLogger(__name__)
+
+BUNDLE = "bundle"
+
+
+class History(NamedTuple):
+    """A store's past: what failed, and a row for each window; log columns come with a fold's own templates."""
+
+    store: Store
+    failures: pd.DataFrame
+    events: pd.DataFrame
+    matrix: Matrix
+    lines: pd.DataFrame
+    heard: tuple[str, ...]
+
+    @property
+    def label(self) -> NDArray[np.float32]:
+        """1 warning, 0 quiet, NaN neither."""
+        return self.matrix.labels["label"].to_numpy(dtype=np.float32)
+
+
+def train(store: Path, config: Config, *, also: Sequence[Path] = (), register: bool = True) -> dict[str, Any]:
+    """Train, judge leaving one failure out, keep the champion; gives the command's JSON.
+
+    Raises
+    ------
+    InputError
+        There is nothing to learn from, or nothing to learn with.
+    UsageError
+        A model's name is unknown.
+    """
+    names = _names(config)
+    history = recall(Store.open(store), config)
+    others = [recall(Store.open(path), config) for path in also]
+    tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
+    data = [_dataset(one) for one in (history, *others)]
+    with tracker.start(config.tracking.experiment, _run_name(history), tags=_tags(history), datasets=data) as run:
+        folds = splits.leave_one_failure_out(history.matrix.windows, history.failures, config.labels, config.evaluation)
+        fitted = _crossfit(history, folds, names, config, others)
+        judged = judge(fitted.predictions, history, config)
+        best = evaluation.compare(judged, BASELINES)
+        champion = best["champion"] or next(iter(judged))
+        log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
+        frozen = freeze(history, champion, judged, fitted.predictions, config, others)
+        report = _report(history, judged, champion, best, config)
+        report |= {"run_id": run.run_id, "experiment": config.tracking.experiment, "skipped": _skipped(fitted)}
+        experiment.record(run, report, fitted, folds, config)
+        report["registered"] = _keep(run, tracker, frozen, report, config, register=register)
+    return report
+
+
+def _names(config: Config) -> tuple[str, ...]:
+    """The models asked for, and every baseline beside them."""
+    for name in config.models.names:
+        if name != "blend":
+            scorer(name, config.models)
+    return tuple(dict.fromkeys([*config.models.names, *(name for name in NAMES if name in BASELINES)]))
+
+
+def recall(store: Store, config: Config) -> History:
+    """Failures, windows, rows and lines of a store."""
+    events = failures.events(store, config)
+    found = failures.failures(store, config)
+    _require_failures(store, found, events, config)
+    log.info("%d failures; making features", len(found))
+    matrix = featurise.historic_matrix(store, config, Past(found, events, store.sessions()))
+    heard = tuple(node for node in store.nodes() if store.log_days(node))
+    lines = featurise.lines(store, config, matrix.windows)
+    log.info("%d windows of %d columns, %d log lines", *matrix.X.shape, len(lines))
+    return History(store, found, events, matrix, lines, heard)
+
+
+def _require_failures(store: Store, found: pd.DataFrame, events: pd.DataFrame, config: Config) -> None:
+    cure = "give known failures to 'foreshock ingest --incidents', or choose other XIDs by --preset"
+    if found.empty:
+        raise InputError(
+            f"{store.path}: no failure to learn from: {len(events)} XID events, none of them a failure by preset "
+            f"{config.labels.preset}; {cure}"
+        )
+    start, end = store.span()
+    times = as_ns(found["time"])
+    inside = int(((times > start) & (times <= end + to_nanoseconds(config.labels.horizon))).sum())
+    if not inside:
+        raise InputError(
+            f"{store.path}: no failure to learn from: all {len(found)} lie outside the data "
+            f"({to_time(start)} to {to_time(end)}); ingest the metrics around them"
+        )
+    if inside == 1:
+        log.warning("one failure only: models that learn from failures can't be judged, and no figure means much")
+
+
+def _crossfit(
+    history: History, folds: Folds, names: tuple[str, ...], config: Config, others: Sequence[History]
+) -> crossfit.Crossfit:
+    """Every window scored by models that saw neither it nor its failure; templates are mined in the fold."""
+    label, windows = history.label, history.matrix.windows
+
+    def rows(fold: Fold) -> tuple[pd.DataFrame, pd.DataFrame]:
+        templates = mine(history, fold.train, config)
+        return tuple(logged(history, part, templates) for part in (fold.train, fold.test))  # type: ignore[return-value]  # two of them
+
+    def told(fold: Fold, _: Lineup) -> None:
+        log.info("fold %d of %d (%s)", fold.number + 1, len(folds), fold.name)
+
+    began = rules.began(windows, history.events, to_nanoseconds(config.features.window.stride))
+    more = elsewhere(others, config)
+    return crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=told)
+
+
+def mine(history: History, rows: NDArray[np.int64], config: Config) -> Templates | None:
+    """Templates of the quiet among these rows; None without logs."""
+    if history.lines.empty:
+        return None
+    quiet = history.matrix.windows.iloc[rows[history.label[rows] == 0]]
+    return log_columns.learn(history.lines, quiet, config.features.templates) if len(quiet) else None
+
+
+def logged(history: History, rows: NDArray[np.int64], templates: Templates | None) -> pd.DataFrame:
+    """The matrix's rows, with log columns by these templates."""
+    whole = history.matrix
+    part = Matrix(whole.windows.iloc[rows].reset_index(drop=True), whole.X.iloc[rows])
+    return part.X if templates is None else with_logs(part, Lines(history.lines, templates, history.heard)).X
+
+
+def elsewhere(others: Sequence[History], config: Config) -> tuple[pd.DataFrame, NDArray[np.float32]] | None:
+    """Labelled rows of other clusters; their nodes are renamed, since two clusters may both have a node01."""
+    parts, labels = [], []
+    for number, other in enumerate(others):
+        everything = Fold(0, "all", np.arange(len(other.label)), np.empty(0, dtype=np.int64))
+        fold, _ = splits.sample_quiet(everything, other.label, config.models.quiet_windows, config.models.seed)
+        X = logged(other, fold.train, mine(other, fold.train, config))
+        names = [f"{number}/{node}" for node in X.index.get_level_values(0)]
+        parts.append(X.set_index(pd.MultiIndex.from_arrays([names, X.index.get_level_values(1)], names=X.index.names)))
+        labels.append(other.label[fold.train])
+    return (pd.concat(parts), np.concatenate(labels)) if parts else None
+
+
+def judge(predictions: pd.DataFrame, history: History, config: Config) -> dict[str, dict[str, Any]]:
+    """Each model's figures by its name, in the order they were asked for."""
+    windows = history.matrix.windows
+    return {
+        str(name): evaluation.judge(of_model, history.failures, windows, config.labels, config.evaluation)
+        for name, of_model in predictions.groupby("model", sort=False)
+    }
+
+
+def freeze(
+    history: History,
+    champion: str,
+    judged: dict[str, dict[str, Any]],
+    predictions: pd.DataFrame,
+    config: Config,
+    others: Sequence[History],
+) -> Frozen:
+    """The models fitted on everything, with the threshold the judging found."""
+    label = history.label
+    everything = Fold(0, "all", np.arange(len(label)), np.empty(0, dtype=np.int64))
+    fold, weight = splits.sample_quiet(everything, label, config.models.quiet_windows, config.models.seed)
+    templates = mine(history, fold.train, config)
+    X, y = logged(history, fold.train, templates), label[fold.train]
+    usual = Usual.of(X[y == 0])
+    more = elsewhere(others, config)
+    if more is not None:
+        X = pd.concat([X, more[0].reindex(columns=X.columns)])
+        y, weight = np.concatenate([y, more[1]]), np.concatenate([weight, np.ones(len(more[1]))])
+    lineup = Lineup((champion,), config.models).fit(X, y, weight)
+    scores = predictions.loc[predictions["model"] == champion, "score"]
+    store = history.store
+    return Frozen(
+        lineup=lineup,
+        usual=usual,
+        templates=templates,
+        gpus=store.gpus(),
+        features=config.features,
+        labels=config.labels,
+        ingest=config.ingest,
+        champion=champion,
+        threshold=min(float(judged[champion]["threshold"]), 1.0),
+        nodes=tuple(store.nodes()),
+        heard=history.heard,
+        metrics=experiment.metric_names(store),
+        step_ns=store.step_ns,
+        quantiles=tuple(np.quantile(scores, np.linspace(0, 1, 101)).tolist()),
+    )
+
+
+def _report(
+    history: History, judged: dict[str, dict[str, Any]], champion: str, best: dict[str, Any], config: Config
+) -> dict[str, Any]:
+    start, end = history.store.span()
+    found = judged[champion]
+    return {
+        "failures": len(history.failures),
+        "monitored_days": found["monitored_days"],
+        "budget_per_day": config.evaluation.budget_per_day,
+        "models": judged,
+        "champion": champion,
+        "registered": None,
+        "verdict": best["verdict"],
+        "reason": best["reason"],
+        "mcnemar": best["mcnemar"],
+        "start": to_time(start).isoformat(),
+        "end": to_time(end).isoformat(),
+        "windows": len(history.matrix.windows),
+        "columns": history.matrix.X.shape[1],
+    }
+
+
+def _skipped(fitted: crossfit.Crossfit) -> dict[str, str]:
+    """Model to why it was not judged."""
+    return {name: why for (_, name), why in fitted.skipped.items()}
+
+
+def _keep(
+    run: Run, tracker: Tracker, frozen: Frozen, report: dict[str, Any], config: Config, *, register: bool
+) -> str | None:
+    """Write the bundle into the run, and register it."""
+    training = {key: report[key] for key in ("start", "end", "failures", "windows", "run_id")}
+    facts, states, files = frozen.contents({"training": training})
+    with tempfile.TemporaryDirectory() as folder:
+        digest = bundle.write(Path(folder) / BUNDLE, facts, states, files)
+        run.folder(Path(folder) / BUNDLE, BUNDLE)
+    run.log(tags={"bundle_sha256": digest})
+    if not register:
+        return None
+    return tracker.register(run, BUNDLE, config.tracking.registered_model, digest).uri
+
+
+def _run_name(history: History) -> str:
+    return f"train {history.store.path.resolve().name}"
+
+
+def _dataset(history: History) -> Dataset:
+    path = history.store.path.resolve()
+    return Dataset(path.name, str(path), history.store.digest())
+
+
+def _tags(history: History) -> dict[str, str]:
+    start, end = history.store.span()
+    labels = pd.util.hash_pandas_object(history.matrix.labels, index=False).to_numpy().tobytes()
+    days = math.ceil((end - start) / 86_400e9)
+    return {
+        "data.start": to_time(start).isoformat(),
+        "data.end": to_time(end).isoformat(),
+        "data.store_sha256": history.store.digest(),
+        "labels.sha256": hashlib.sha256(labels).hexdigest(),
+        "foreshock.version": version("foreshock"),
+        "mlflow.note.content": f"{len(history.failures)} failures in {days} days, judged leaving one failure out.",
+    }
