@@ -67,12 +67,11 @@ def clean(
     values: NDArray[np.float64],
     tally: Tally,
     latest_ns: int = LATEST_NS,
-    nan_reason: str = "nan",
 ) -> SampleChunk | None:
     """The chunk without what can't be used, each kind counted; None when nothing is left."""
     good = np.isfinite(values)
     if not good.all():
-        tally.drop(nan_reason, int(np.isnan(values).sum()))
+        tally.drop("nan", int(np.isnan(values).sum()))
         tally.drop("+inf", int((values == np.inf).sum()))
         tally.drop("-inf", int((values == -np.inf).sum()))
         times, values = times[good], values[good]
