@@ -9,11 +9,14 @@ never from the batch's, so its value does not depend on the other windows. No fa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -43,7 +46,19 @@ ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (UNSIGNED(number) for number in
 _BLOCK = 128  # NumPy sums up to this many values with eight running sums, more of them by halves
 
 
-@njit(cache=True, error_model="numpy")
+def compiled(function: Kernel) -> Kernel:
+    """Compile on first call and keep the code beside the module, in NUMBA_CACHE_DIR or in the user's cache.
+
+    Where none of them can be written the program still runs, and compiles again each time. The cache of a
+    module does not see that another module changed: after an edit here, empty it.
+    """
+    try:
+        return cast("Kernel", njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:  # numba: "no locator available"
+        return cast("Kernel", njit(error_model="numpy")(function))
+
+
+@compiled
 def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, highs: Ints) -> None:
     """Pack the present samples of each series: window w of s is ``packed[s, lows[s, w]:highs[s, w]]``.
 
@@ -65,7 +80,7 @@ def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, h
             highs[s, w] = before[ends[w]]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _block_total(x: Floats, low: int, count: int) -> float:
     at, end = UNSIGNED(low), UNSIGNED(low + count)
     if count < 8:
@@ -95,7 +110,7 @@ def _block_total(x: Floats, low: int, count: int) -> float:
     return result
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _halved_total(x: Floats, low: int, count: int) -> float:
     """Halves down to blocks, added in pairs on the way back; recursion crashes out of numba's cache."""
     lows, counts, stages, partial = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
@@ -124,7 +139,7 @@ def _halved_total(x: Floats, low: int, count: int) -> float:
     return result
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def total(x: Floats, low: int, count: int) -> float:
     """The sum of ``x[low:low + count]``, bit-equal to ``np.sum`` of that slice."""
     if count <= _BLOCK:
@@ -132,7 +147,7 @@ def total(x: Floats, low: int, count: int) -> float:
     return 0.0 + _halved_total(x, low, count)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> float:
     """``np.var`` of the slice, to the bit; ``scratch`` holds at least ``count`` values."""
     first = UNSIGNED(low)
@@ -142,7 +157,7 @@ def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> f
     return total(scratch, 0, count) / count
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
     """Lowest and highest value of a slice that is not empty."""
     at, end = UNSIGNED(low), UNSIGNED(high)
@@ -166,7 +181,7 @@ def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
     return min(low0, low1, low2, low3), max(high0, high1, high2, high3)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _block_line(x: Floats, low: int, count: int, mean: float) -> tuple[float, float]:
     """Sums of squares about the mean, in NumPy's order, and of centred index times value, of at least eight values."""
     at, end, whole = UNSIGNED(low), UNSIGNED(low + count), UNSIGNED(low + count - count % 8)
@@ -205,7 +220,7 @@ def _block_line(x: Floats, low: int, count: int, mean: float) -> tuple[float, fl
     return squares, shared
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def trend(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> tuple[float, float, float]:
     """Mean squares of index, of index times value, and of value, each about its mean, as linregress takes them.
 
@@ -221,7 +236,7 @@ def trend(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> tupl
     return across, shared / count, variance(x, low, count, mean, scratch)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def correlation(across: float, shared: float, along: float) -> float:
     """The rvalue of linregress from the three mean squares of `trend`."""
     if across == 0.0 or along == 0.0:
@@ -229,7 +244,7 @@ def correlation(across: float, shared: float, along: float) -> float:
     return max(-1.0, min(1.0, shared / math.sqrt(across * along)))
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, float]:
     """Skewness G1 and kurtosis G2 of the distances from the first sample.
 
@@ -255,13 +270,13 @@ def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, flo
     return skew, kurt
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _put(out: Floats, s: int, w: int, slot: int, value: float) -> None:
     if slot >= 0:
         out[s, w, slot] = value
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """Write the statistics of `LEVELS`; ``slots[k]`` is the k-th one's column in ``out`` [S, W, C], or -1.
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from features.kernels import Floats, Ints, extremes, total, variance
+from features.kernels import Floats, Ints, compiled, extremes, total, variance
 
 RUNS = ("count_above_mean", "count_below_mean", "longest_strike_above_mean", "longest_strike_below_mean")
 PLACES = (
@@ -26,7 +25,7 @@ PLACES = (
 CHANGES = ("absolute_sum_of_changes", "mean_abs_change", "mean_change", "mean_second_derivative_central")
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def runs(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """`RUNS`: how many samples lie above or below the mean, and the longest run of them."""
     for s in range(lows.shape[0]):
@@ -50,7 +49,7 @@ def runs(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> N
                     out[s, w, slots[k]] = value
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def places(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """`PLACES`: where the extremes lie, as a share of the window, and whether they occur twice."""
     for s in range(lows.shape[0]):
@@ -87,7 +86,7 @@ def places(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) ->
                     out[s, w, slots[k]] = found[k]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def changes(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """`CHANGES`: from one sample to the next."""
     scratch = np.empty(packed.shape[1])
@@ -112,7 +111,7 @@ def changes(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -
                     out[s, w, slots[k]] = found[k]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def cid_ce(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Complexity, parameters (normalize)."""
     scratch = np.empty(packed.shape[1])
@@ -135,7 +134,7 @@ def cid_ce(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: I
                 out[s, w, slots[p]] = math.sqrt(squares)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def c3(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Non-linearity, parameters (lag)."""
     scratch = np.empty(packed.shape[1])
@@ -156,7 +155,7 @@ def c3(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints,
                 out[s, w, slots[p]] = total(scratch, 0, left) / left
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def time_reversal(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """time_reversal_asymmetry_statistic, parameters (lag)."""
     scratch = np.empty(packed.shape[1])
@@ -178,7 +177,7 @@ def time_reversal(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, s
                 out[s, w, slots[p]] = total(scratch, 0, left) / left
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Autocorrelation, parameters (lag); NaN where the variance is within 1e-8 of zero, as ``np.isclose`` says."""
     scratch = np.empty(packed.shape[1])
@@ -202,7 +201,7 @@ def autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Floats,
                 out[s, w, slots[p]] = total(scratch, 0, left) / (left * square)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def number_peaks(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Samples higher than their n neighbours on either side, parameters (n)."""
     for s in range(lows.shape[0]):
@@ -223,7 +222,7 @@ def number_peaks(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, sl
                         out[s, w, slots[p]] += reach >= parameters[p, 0]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def number_crossing_m(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Crossings of a level, parameters (m)."""
     for s in range(lows.shape[0]):
@@ -239,7 +238,7 @@ def number_crossing_m(packed: Floats, lows: Ints, highs: Ints, parameters: Float
                 out[s, w, slots[p]] = found
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def index_mass_quantile(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """The share of the window that holds a share of its mass, parameters (q)."""
     scratch = np.empty(packed.shape[1])
@@ -262,7 +261,7 @@ def index_mass_quantile(packed: Floats, lows: Ints, highs: Ints, parameters: Flo
                         break
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def energy_ratio(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """energy_ratio_by_chunks, parameters (num_segments, segment_focus); the first segments take the remainder."""
     scratch = np.empty(packed.shape[1])
@@ -282,7 +281,7 @@ def energy_ratio(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, sl
                 out[s, w, slots[p]] = total(scratch, begin, size + (focus < more)) / whole
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _aggregate(values: Floats, how: int) -> float:
     if how == 0:
         return total(values, 0, values.size) / values.size
@@ -293,7 +292,7 @@ def _aggregate(values: Floats, how: int) -> float:
     return spread if how == 2 else math.sqrt(spread)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def agg_autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Aggregate of the autocorrelations up to a lag, parameters (f_agg, maxlag).
 

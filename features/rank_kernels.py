@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from features.kernels import Floats, Ints, extremes, total, variance
+from features.kernels import Floats, Ints, compiled, extremes, total, variance
 
 REPEATS = (
     "median",
@@ -25,7 +24,7 @@ REPEATS = (
 _INSERTION = 64  # up to this many values a sort by insertion is the fastest
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def arrange(x: Floats, low: int, count: int, out: Floats) -> None:
     """Write the slice's values into ``out[:count]`` in ascending order."""
     if count > _INSERTION:
@@ -40,30 +39,27 @@ def arrange(x: Floats, low: int, count: int, out: Floats) -> None:
         out[place] = value
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def quantile_of(ordered: Floats, count: int, q: float) -> float:
     """``np.quantile`` of ascending values, to the bit."""
     place = (count - 1) * q
-    if place >= count - 1:
-        return ordered[count - 1]
-    before = math.floor(place)
+    before = min(math.floor(place), count - 1)
+    lower: float = ordered[before]
+    upper: float = ordered[min(before + 1, count - 1)]
     share = place - before
-    step = ordered[before + 1] - ordered[before]
     if share >= 0.5:
-        return ordered[before + 1] - step * (1.0 - share)
-    return ordered[before] + step * share
+        return upper - (upper - lower) * (1.0 - share)
+    return lower + (upper - lower) * share
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def median_of(ordered: Floats, count: int) -> float:
     """``np.median`` of ascending values, to the bit."""
-    middle = count // 2
-    if count % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2.0
+    middle: float = ordered[count // 2]
+    return middle if count % 2 else (ordered[count // 2 - 1] + middle) / 2.0
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def quantile(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (q)."""
     ordered = np.empty(packed.shape[1])
@@ -77,7 +73,7 @@ def quantile(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots:
                 out[s, w, slots[p]] = quantile_of(ordered, count, parameters[p, 0])
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def repeats(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """`REPEATS`: the median, and how much occurs more than once."""
     ordered = np.empty(packed.shape[1])
@@ -116,7 +112,7 @@ def repeats(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -
                     out[s, w, slots[k]] = found[k]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def symmetry_looking(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Whether mean and median are near each other, parameters (r)."""
     ordered = np.empty(packed.shape[1])
@@ -131,7 +127,7 @@ def symmetry_looking(packed: Floats, lows: Ints, highs: Ints, parameters: Floats
                 out[s, w, slots[p]] = apart < parameters[p, 0] * (ordered[count - 1] - ordered[0])
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def mean_n_absolute_max(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (number_of_maxima)."""
     scratch = np.empty(packed.shape[1])
@@ -148,7 +144,7 @@ def mean_n_absolute_max(packed: Floats, lows: Ints, highs: Ints, parameters: Flo
                     out[s, w, slots[p]] = total(ordered, count - most, most) / most
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def change_quantiles(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (f_agg, isabs, qh, ql), f_agg 0 for mean and 1 for var; sorted by the last two.
 
@@ -187,7 +183,7 @@ def change_quantiles(packed: Floats, lows: Ints, highs: Ints, parameters: Floats
                 out[s, w, slots[p]] = mean if how == 0.0 else variance(chosen, 0, inside, mean, scratch)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def spreads(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (kind, r): kind 0 is large_standard_deviation, kind 1 is ratio_beyond_r_sigma."""
     scratch = np.empty(packed.shape[1])
@@ -211,7 +207,7 @@ def spreads(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: 
                 out[s, w, slots[p]] = beyond / count
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def intervals(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Samples within bounds that both belong to it, parameters (least, most, share): a share, or a count for 0."""
     for s in range(lows.shape[0]):
@@ -227,7 +223,7 @@ def intervals(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots
                 out[s, w, slots[p]] = found if parameters[p, 2] == 0.0 else found / (high - low)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _bin(x: Floats, low: int, count: int, bins: int, edges: Floats, seen: Floats) -> bool:
     """``np.histogram`` of the slice into ``seen[:bins]``; False where it says that the range is too small."""
     first, last = extremes(x, low, low + count)
@@ -254,7 +250,7 @@ def _bin(x: Floats, low: int, count: int, bins: int, edges: Floats, seen: Floats
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def binned_entropy(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (max_bins)."""
     most = int(parameters[:, 0].max())
@@ -277,7 +273,7 @@ def binned_entropy(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, 
                 out[s, w, slots[p]] = entropy
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def benford(
     packed: Floats,
     lows: Ints,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from features.kernels import Floats, Ints, correlation, extremes, total, trend, variance
+from features.kernels import Floats, Ints, compiled, correlation, extremes, total, trend, variance
 
 # Where a line fits this well, what is left of 1 - r^2 is rounding, and the standard error hangs on the
 # order in which BLAS summed: such a window is handed to tsfresh itself.
@@ -17,7 +16,7 @@ ATTRIBUTES = ("slope", "intercept", "rvalue", "stderr", "intercept_stderr", "pva
 AGGREGATES = ("max", "min", "mean", "var")
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _attribute(which: int, count: int, mean: float, line: tuple[float, float, float]) -> float:
     across, shared, along = line
     slope = shared / across
@@ -37,13 +36,13 @@ def _attribute(which: int, count: int, mean: float, line: tuple[float, float, fl
     return error if which == 3 else error * math.sqrt(across + centre * centre)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _delicate(which: int, count: int, line: tuple[float, float, float]) -> bool:
     r = correlation(*line)
     return which >= 3 and count > 2 and 1.0 - r * r < _LEFT
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def linear_trend(
     packed: Floats,
     lows: Ints,
@@ -69,7 +68,7 @@ def linear_trend(
                 unsure[s, w] |= _delicate(which, count, line)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _chunk(x: Floats, low: int, count: int, how: int, scratch: Floats) -> float:
     if how <= 1:
         least, most = extremes(x, low, low + count)
@@ -78,7 +77,7 @@ def _chunk(x: Floats, low: int, count: int, how: int, scratch: Floats) -> float:
     return mean if how == 2 else variance(x, low, count, mean, scratch)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def agg_linear_trend(
     packed: Floats,
     lows: Ints,

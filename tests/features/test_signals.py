@@ -1,3 +1,4 @@
+import numba.core.caching
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,7 +7,7 @@ from tsfresh import extract_features
 from tsfresh.feature_extraction.feature_calculators import set_property
 from tsfresh.feature_extraction.settings import ComprehensiveFCParameters, MinimalFCParameters, from_columns
 
-from features import signals
+from features import kernels, signals
 from features.settings import SignalSettings
 from features.tables import SchemaError, UsageError
 
@@ -126,3 +127,12 @@ def test_a_window_outside_the_cells_is_refused() -> None:
 def test_no_series_and_no_windows_give_empty_columns() -> None:
     assert signals.columns(np.empty((0, 5)), np.array([0]), np.array([5]), DEFAULT)[1].shape == (0, 1, 5)
     assert signals.columns(np.empty((2, 5)), np.array([], int), np.array([], int), DEFAULT)[1].shape == (2, 0, 5)
+
+
+def test_a_folder_without_room_for_compiled_code_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.core.caching.CompileResultCacheImpl, "_locator_classes", [])
+
+    def double(x: float) -> float:
+        return 2 * x
+
+    assert kernels.compiled(double)(2.0) == 4.0
