@@ -70,7 +70,7 @@ def train(store: Path, config: Config, *, also: Sequence[Path] = (), register: b
         folds = splits.leave_one_failure_out(history.matrix.windows, history.failures, config.labels, config.evaluation)
         fitted = _crossfit(history, folds, names, config, others)
         judged = judge(fitted.predictions, history, config)
-        best = evaluation.compare(judged, BASELINES)
+        best = evaluation.compare(affordable(judged, config.evaluation.budget_per_day), BASELINES)
         champion = best["champion"] or next(iter(judged))
         log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
         frozen = freeze(history, champion, judged, fitted.predictions, config, others)
@@ -174,6 +174,18 @@ def judge(predictions: pd.DataFrame, history: History, config: Config) -> dict[s
         str(name): evaluation.judge(of_model, history.failures, windows, config.labels, config.evaluation)
         for name, of_model in predictions.groupby("model", sort=False)
     }
+
+
+def affordable(judged: dict[str, dict[str, Any]], budget: float) -> dict[str, dict[str, Any]]:
+    """The baselines, and the models that kept near the budget: a threshold carried to a new fold spends other than
+    it was set for, but one that spends more than double buys its catches. All models when none kept near it.
+    """
+    kept = {
+        name: found
+        for name, found in judged.items()
+        if name in BASELINES or found["false_alarms_per_day"] <= 2 * budget
+    }
+    return kept if kept.keys() - BASELINES else judged
 
 
 def freeze(

@@ -1,0 +1,67 @@
+"""``foreshock backtest``: the batch job over history, window by window, by the functions of the live one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from features.settings import to_nanoseconds
+from features.tables import InputError, to_ns
+from features.windows import ends as ends_of
+from pipelines import paging, verdicts
+from pipelines.config import Config
+from pipelines.score import load, rows_of, suspects
+from pipelines.sources import Source, take
+from pipelines.store import Store
+
+_AT_ONCE = 288  # window ends judged together: a day at the usual stride, so memory holds a day
+_DAY_NS = 86_400_000_000_000
+
+
+def backtest(
+    store: Path,
+    config: Config,
+    *,
+    model: str = "models:/foreshock@champion",
+    bundle_dir: Path | None = None,
+    start: pd.Timestamp | None = None,
+    end: pd.Timestamp | None = None,
+    tracking_uri: str = "",
+) -> dict[str, Any]:
+    """What the job would have paged; writes nothing. Gives the command's JSON.
+
+    Raises
+    ------
+    InputError
+        The span holds no whole window.
+    """
+    frozen, name = load(model, bundle_dir, tracking_uri or config.tracking.uri)
+    settings = frozen.configure(config)
+    first, last = Store.open(store).span()
+    low = first if start is None else max(first, to_ns(start))
+    high = last if end is None else min(last, to_ns(end))
+    ends = ends_of(low, high, frozen.features.window).tolist()
+    if not ends:
+        raise InputError(f"{store}: no whole window between the given times and the store's own")
+    stride = to_nanoseconds(frozen.features.window.stride)
+    alerts: dict[str, paging.Alert] = {}
+    seen: dict[str, paging.Alert] = {}
+    for at in range(0, len(ends), _AT_ONCE):
+        part = ends[at : at + _AT_ONCE]
+        whole = [part[0] - stride * back for back in range(verdicts.CONTEXT, 0, -1)] + part
+        moment = take(Source(store=store), frozen, settings, whole)
+        found = verdicts.judge(
+            frozen, rows_of(moment, frozen, settings, whole), moment.past.events, settings.scoring,
+            suspects(moment, frozen), part[0],
+        )  # fmt: skip
+        for moment_ns in part:
+            alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring)
+            seen |= {one.alert: one for one in alerts.values()}
+    return {
+        "model": name,
+        "alerts": [one.report() for one in sorted(seen.values(), key=lambda one: (one.start, one.node))],
+        "windows": len(ends),
+        "days": len(ends) * stride / _DAY_NS,
+    }

@@ -1,0 +1,203 @@
+"""``foreshock score``: the batch job. One run judges one window end of every node, and pages at most once for it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from features import matrix as roof
+from features import presence
+from features.settings import format_duration, to_nanoseconds
+from features.tables import Matrix, UsageError, to_ns
+from features.windows import latest_end
+from models import bundle
+from models.tracking import Tracker
+from pipelines import featurise, paging, verdicts
+from pipelines.config import Config
+from pipelines.frozen import Frozen, thaw
+from pipelines.sources import Moment, Source, newest, take
+from pipelines.state import State, locked
+from pipelines.writers import alertmanager, jsonlines, pushgateway, textfile
+
+__all__ = ["Outlets", "Source", "load", "score"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where a window's scores go beside the output folder; ``send`` lets alerts page."""
+
+    textfile: Path | None = None
+    pushgateway: str | None = None
+    alertmanager: str | None = None
+    send: bool = False
+
+
+def load(model: str, bundle_dir: Path | None, tracking_uri: str) -> tuple[Frozen, str]:
+    """The frozen models and what they are called.
+
+    Raises
+    ------
+    ModelError
+        There is no such model, or its bundle is damaged.
+    UpstreamError
+        MLflow can't be reached.
+    """
+    if bundle_dir is not None:
+        frozen = thaw(bundle.read(bundle_dir))
+        return frozen, f"bundle:{frozen.digest[:12]}"
+    tracker = Tracker(tracking_uri)
+    found = tracker.find(model)
+    with tempfile.TemporaryDirectory() as folder:
+        return thaw(bundle.read(tracker.download(found, Path(folder)), found.digest)), found.uri
+
+
+def score(
+    source: Source,
+    config: Config,
+    *,
+    out: Path,
+    at: pd.Timestamp | None = None,
+    model: str = "models:/foreshock@champion",
+    bundle_dir: Path | None = None,
+    tracking_uri: str = "",
+    outlets: Outlets | None = None,
+) -> dict[str, Any]:
+    """Judge a window; gives the command's JSON.
+
+    Without ``at`` it is the newest whole one, and up to ``late_windows`` that were missed before it. Committed in the
+    order scores, files, pages, receipt: a run killed anywhere is completed by the next.
+
+    Raises
+    ------
+    BusyError
+        Another run works in ``out``.
+    """
+    began = time.monotonic()
+    where = outlets or Outlets()
+    if where.send and not where.alertmanager:
+        raise UsageError("--send needs --alertmanager URL")
+    with locked(out), State.open(out) as state:
+        frozen, name = load(model, bundle_dir, tracking_uri or config.tracking.uri)
+        settings = frozen.configure(config)
+        ends = due(state, source, settings, name, at)
+        rejected = _judge_missing(state, source, frozen, settings, name, ends)
+        report = _report(state, frozen, name, ends, settings) | {"rejected": dict(rejected)}
+        report |= {"finished_seconds": time.time(), "duration_seconds": time.monotonic() - began}
+        _deliver(state, report, ends[-1], settings, out, where)
+    return report
+
+
+def due(state: State, source: Source, config: Config, name: str, at: pd.Timestamp | None) -> list[int]:
+    """Window ends to judge, ascending: the asked one, or the newest with those missed before it."""
+    stride = to_nanoseconds(config.features.window.stride)
+    if at is not None:
+        return [latest_end(to_ns(at), config.features.window)]
+    last = latest_end(newest(source, time.time_ns()), config.features.window)
+    before = state.last(name)
+    if before is None or before >= last:
+        return [last]
+    missed = min((last - before) // stride, config.scoring.late_windows)
+    return [last - stride * back for back in range(missed - 1, -1, -1)]
+
+
+def _judge_missing(
+    state: State, source: Source, frozen: Frozen, config: Config, name: str, ends: Sequence[int]
+) -> dict[str, int]:
+    """Judge and commit the ends that were not; rows once committed stay as they are."""
+    new = [end for end in ends if state.rows(end, name) is None]
+    if not new:
+        return {}
+    stride = to_nanoseconds(config.features.window.stride)
+    context = [min(new) - stride * back for back in range(verdicts.CONTEXT, 0, -1)]
+    moment = take(source, frozen, config, [*context, *new])
+    found = verdicts.judge(
+        frozen, rows_of(moment, frozen, config, [*context, *new]), moment.past.events, config.scoring,
+        suspects(moment, frozen), min(new),
+    )  # fmt: skip
+    for end in new:
+        newest_known = state.last()
+        alerts = None
+        if newest_known is None or end > newest_known:  # a window of the past pages no one
+            alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
+        state.commit(end, name, found[end], alerts)
+    return dict(moment.rejected)
+
+
+def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int]) -> Matrix:
+    """The windows' rows, by the rooms that made the training's."""
+    return featurise.live_matrix(
+        moment.panels,
+        moment.logs,
+        moment.past,
+        ends,
+        config,
+        step_ns=moment.step_ns,
+        templates=frozen.templates,
+        gpus=moment.gpus,
+        nodes=moment.nodes,
+        heard=moment.heard,
+    )
+
+
+def suspects(moment: Moment, frozen: Frozen) -> verdicts.Suspect:
+    """Who is behind a column, from the samples at hand."""
+
+    def suspect(node: str, column: str, end: int) -> str:
+        panel = moment.panels.get(node)
+        if panel is None:
+            return ""
+        known = presence.roster(moment.gpus, node)
+        return roof.suspect(panel, column, end, settings=frozen.features, known=known, step_ns=moment.step_ns)
+
+    return suspect
+
+
+def _report(state: State, frozen: Frozen, name: str, ends: Sequence[int], config: Config) -> dict[str, Any]:
+    rows = state.rows(ends[-1], name) or []
+    alerts = [one for one in state.alerts().values() if not one.end or one.end >= ends[-1]]
+    return {
+        "window_end": paging.text(ends[-1]),
+        "model": name,
+        "digest": frozen.digest,
+        "horizon": format_duration(frozen.labels.horizon),
+        "scores": rows,
+        "alerts": [one.report() for one in alerts],
+        "caught_up": [paging.text(end) for end in ends[:-1]],
+        "suspect": paging.is_fleet_wide(rows, config.scoring),
+        "drift": drift(frozen, rows),
+    }
+
+
+def drift(frozen: Frozen, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """How this window's scores and columns stand to the training's."""
+    scores = [row["probability"] for row in rows if row["probability"] is not None]
+    out = {"features_missing_ratio": float(np.mean([row["missing_ratio"] for row in rows])) if rows else 0.0}
+    out["unscored_ratio"] = 1 - len(scores) / len(rows) if rows else 0.0
+    if scores:
+        levels = np.searchsorted(frozen.quantiles, np.asarray(scores)) / (len(frozen.quantiles) - 1)
+        out["score_quantile_mean"] = float(np.clip(levels, 0, 1).mean())  # 0.5 where nothing has changed
+    return out
+
+
+def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out: Path, where: Outlets) -> None:
+    """Files, then pages, then the receipt; a page goes out even when the gateway is down."""
+    stride = to_nanoseconds(config.features.window.stride)
+    jsonlines.write(out / "scores", paging.stamp(end), report["scores"])
+    if where.textfile is not None:
+        textfile.write(where.textfile, report)
+    if where.send and where.alertmanager and end == state.last():
+        told = state.unsent()
+        alertmanager.send(where.alertmanager, [one.report() for one in told], end, stride)
+        state.sent(told)
+    if where.pushgateway:
+        pushgateway.push(where.pushgateway, report)

@@ -1,0 +1,157 @@
+"""From a window's rows to what is said of each node: score, alarm, status, suspect GPU, reasons in words.
+
+The live job and `pipelines.backtest` call this one function, so they can't disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features import names
+from features.settings import to_nanoseconds
+from features.tables import Matrix, SchemaError
+from features.windows import as_ns
+from models import rules
+from pipelines.config import ScoringSettings
+from pipelines.frozen import Frozen
+
+# Windows before the judged one that its score may look back on: runs of up to 24 odd windows are counted, of which
+# each is what the last 3 agree on, and the score must last for the persistence's 3; a few to spare.
+CONTEXT = 32
+_SILENT = names.column("presence", "silent_seconds")
+_DOWN = names.column("presence", "node_down")
+_STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
+_RULE = "a failure has begun: a hardware XID or a lost GPU in the last minutes"
+
+Suspect = Callable[[str, str, int], str]  # node, column, window's end [ns]: a GPU's UUID or ""
+
+
+class _Judged(NamedTuple):
+    """Rows of the asked window ends, by position in the aligned frame."""
+
+    X: pd.DataFrame
+    at: NDArray[np.int64]
+    probability: NDArray[np.float64]
+    began: NDArray[np.bool_]
+
+
+def judge(
+    frozen: Frozen, matrix: Matrix, events: pd.DataFrame, settings: ScoringSettings, suspect: Suspect, from_ns: int
+) -> dict[int, list[dict[str, Any]]]:
+    """For each window end from ``from_ns`` on, the rows to report, by node.
+
+    Parameters
+    ----------
+    matrix
+        Rows of all nodes, reaching `CONTEXT` windows further back than ``from_ns``.
+    events
+        `EVENTS`; a failure that has begun is an alarm.
+    suspect
+        Names the GPU behind a column.
+    """
+    X = frozen.align(matrix)
+    stride = to_nanoseconds(frozen.features.window.stride)
+    began = rules.began(matrix.windows, events, stride)
+    probability = frozen.lineup.score(X, began)[frozen.champion].to_numpy(dtype=np.float64)
+    ends = as_ns(matrix.windows["end"])
+    judged = _Judged(X, np.flatnonzero(ends >= from_ns), probability, began)
+    missing = frozen.usual.missing(X.iloc[judged.at])
+    out: dict[int, list[dict[str, Any]]] = {}
+    for place, row in enumerate(judged.at):
+        end = int(ends[row])
+        out.setdefault(end, []).append(_row(frozen, judged, int(row), float(missing[place]), settings))
+    _explain(frozen, judged, out, suspect)
+    return {end: sorted(rows, key=lambda one: str(one["node"])) for end, rows in sorted(out.items())}
+
+
+def _row(frozen: Frozen, judged: _Judged, row: int, missing: float, settings: ScoringSettings) -> dict[str, Any]:
+    X = judged.X
+    node = str(X.index[row][0])
+    silent = _value(X, row, _SILENT)
+    down = _value(X, row, _DOWN) > 0 or bool(X.iloc[row].isna().all())
+    stale = silent > settings.stale_after.total_seconds() or missing > settings.missing_share
+    status = "down" if down else "stale" if stale else "ok"
+    probability = float(judged.probability[row])
+    # too little is known for the model; what the rule saw stands
+    known = (missing <= settings.missing_share or bool(judged.began[row])) and math.isfinite(probability)
+    return {
+        "node": node,
+        "score": probability / frozen.threshold if known else None,
+        "probability": probability if known else None,
+        "threshold": frozen.threshold,
+        "alarm": known and probability > frozen.threshold,
+        "suspect_gpu": "",
+        "status": status,
+        "missing_ratio": missing,
+        "reasons": [],
+    }
+
+
+def _value(X: pd.DataFrame, row: int, column: str) -> float:
+    return float(X[column].iloc[row]) if column in X.columns else float("nan")
+
+
+def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, Any]]], suspect: Suspect) -> None:
+    """Give alarms and near alarms their reasons; calm nodes need none."""
+    ends = as_ns(pd.DatetimeIndex(judged.X.index.get_level_values(1)))
+    rows = {(str(judged.X.index[row][0]), int(ends[row])): int(row) for row in judged.at}
+    asked = [(end, said) for end, found in out.items() for said in found if (said["score"] or 0.0) > 0.5]
+    if not asked:
+        return
+    # what a model read of earlier windows is part of why, so the explanation is of all rows
+    reasons = frozen.lineup.explain(frozen.champion, judged.X, began=judged.began)
+    for end, said in asked:
+        row = rows[said["node"], end]
+        said["reasons"] = [_reason(frozen, judged.X, row, column, effect) for column, effect in reasons[row]]
+        for column, _ in reasons[row]:
+            if said["suspect_gpu"] or column == rules.REASON:
+                continue
+            said["suspect_gpu"] = suspect(said["node"], column, end)
+
+
+def _reason(frozen: Frozen, X: pd.DataFrame, row: int, column: str, effect: float) -> dict[str, Any]:
+    if column == rules.REASON or column not in X.columns:
+        text = _RULE if column == rules.REASON else column
+        return {"feature": column, "value": None, "peers": None, "usual": None, "effect": float(effect), "text": text}
+    node, end = X.index[row]
+    value = _value(X, row, column)
+    same = (X.index.get_level_values(1) == end) & (X.index.get_level_values(0) != node)
+    others = X.loc[same, column].dropna()
+    peers = float(others.median()) if len(others) else float("nan")
+    usual = frozen.usual.of_node(str(node), column)
+    text = f"{described(column)} is {_number(value)}; its peers' {_number(peers)}, its own usual {_number(usual)}"
+    return {
+        "feature": column,
+        "value": _finite(value),
+        "peers": _finite(peers),
+        "usual": _finite(usual),
+        "effect": float(effect),
+        "text": text,
+    }
+
+
+def described(column: str) -> str:
+    """A column in words: metric as exported, what was measured, over what."""
+    try:
+        metric, steps, calculator = names.split(column)
+    except SchemaError:
+        return column
+    if calculator == "value" and steps:
+        return f"{metric} {' '.join(steps)}".replace("_", " ")
+    over = ", ".join(_STEPS.get(step, step) for step in steps)
+    measured = calculator.partition("__")[0].replace("_", " ")
+    return f"{metric} ({', '.join(part for part in (measured, over) if part)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "unknown"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
