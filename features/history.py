@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import names
+from features.chains import exclusions
 from features.tables import to_time
 from features.windows import as_ns
 
@@ -27,7 +28,7 @@ WHAT = (
     "events_7d",
     "degradation_1h",  # remaps and contained errors, in the hour up to the window's end: signs, not targets
     "degradation_7d",
-    "since_exclusion",  # a job started again without the node
+    "since_exclusion",  # put aside when a try ended, or left out when one began
     "exclusions_7d",
 )
 COLUMNS = tuple(names.column("history", what) for what in WHAT)
@@ -41,7 +42,7 @@ def columns(
     wear = events["kind"] == "degradation" if len(events) else np.zeros(0, dtype=bool)
     told = _times_by_node(events[~wear & (events["kind"] != "metadata")]) if len(events) else {}
     worn = _times_by_node(events[wear]) if len(events) else {}
-    shut = _times_by_node(_excluded(sessions)) if sessions is not None and len(sessions) else {}
+    shut = _times_by_node(exclusions(sessions)) if sessions is not None and len(sessions) else {}
     start, end = as_ns(windows["start"]), as_ns(windows["end"])
     out = np.empty((len(windows), len(WHAT)), dtype=np.float32)
     codes, found = pd.factorize(windows["node"])
@@ -74,17 +75,6 @@ def _exploded(failures: pd.DataFrame) -> pd.DataFrame:
         (str(node), pd.Timestamp(time))
         for first, others, time in zip(failures["node"], failures["nodes"], failures["time"], strict=True)
         for node in {first, *(others if isinstance(others, (list, tuple)) else ())}
-    ]
-    return _frame(pairs)
-
-
-def _excluded(sessions: pd.DataFrame) -> pd.DataFrame:
-    """One row a node and attempt that began without it."""
-    pairs = [
-        (str(node), pd.Timestamp(started))
-        for nodes, started in zip(sessions["excluded"], sessions["started"], strict=True)
-        if not pd.isna(started) and isinstance(nodes, (list, tuple))
-        for node in nodes
     ]
     return _frame(pairs)
 

@@ -136,6 +136,24 @@ class LabelSettings(Settings):
     not_hardware: tuple[int, ...] = ()
 
 
+class RetrySettings(Settings):
+    """What a retry is, and which policies are tried on the record."""
+
+    chain_gap: Duration = timedelta(hours=12)  # a job that comes back later than this begins anew
+    # The 504-GPU study's automatic retries come after 11 minutes (IQR 10-11); a person needs longer
+    automatic_within: Duration = timedelta(minutes=15)
+    settled: Duration = timedelta(minutes=30)  # a try that ran this long got going, whatever came later
+    clock_slack: Duration = timedelta(minutes=2)  # a retry this much ahead of the end before it: clocks, no overlap
+    gpus_per_node: int = Field(default=0, ge=0)  # 0: as the store knows; without either only node-hours are told
+    nodes: int = Field(default=0, ge=0)  # of the cluster; 0: those the store has seen
+    widest: int = Field(default=3, ge=1)  # incidents on more nodes than this are a job's, not a node's
+    exclude_after: tuple[int, ...] = (1, 2, 3)  # policies: a node's failures before it is taken out
+    spare_nodes: tuple[int, ...] = (1, 2, 4, 8)  # policies: how many may be out at once
+    exclude_for: Duration = timedelta(days=14)  # policies: how long it is out
+    busy_percent: float = Field(default=10.0, gt=0, le=100)  # GPU use above this is work, where no scheduler told
+    quiet_gap: Duration = timedelta(minutes=5)  # a break of work shorter than this is the job's own
+
+
 class FeatureSettings(Settings):
     """Everything a row of the matrix depends on."""
 
