@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from features.tables import InputError
-from pipelines.readers import csv_tables, exposition, layout, parquet_tables, prometheus_json, victoria
+from pipelines.readers import csv_tables, exposition, layout, mountstats, parquet_tables, prometheus_json, victoria
 from pipelines.readers.recognise import open_stream
 from pipelines.readers.samples import ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
@@ -22,6 +22,7 @@ READERS: dict[str, Reader] = {
     "parquet": parquet_tables.read,
     "exposition": exposition.read,
     "tsdb-dump": exposition.read,
+    "mountstats": mountstats.read,
     "csv-long": csv_tables.read,
     "csv-wide": csv_tables.read,
     "csv-node-gpu": csv_tables.read,
@@ -57,6 +58,8 @@ def recognise_metrics(head: bytes) -> str | None:
         return "prometheus-json"
     if head.startswith(b"PAR1"):
         return "parquet"
+    if mountstats.is_text(head):
+        return "mountstats"
     if exposition.is_page(head):
         return "tsdb-dump" if _DUMP.match(head) else "exposition"
     names, _ = csv_tables.header(head)
