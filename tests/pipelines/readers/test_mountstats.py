@@ -17,7 +17,7 @@ device nfs1:/ckpt mounted on /ckpt with fstype nfs4 statvers=1.1
 	xprt:	tcp 832 0 1 0 11 64 63 0 12154 40 128 26 57
 	xprt:	tcp 833 0 1 0 11 32 31 0 12154 20 127 13 28
 	per-op statistics
-	  WRITE: 10 12 1 1000 2000 9000 700 9800
+		WRITE: 10 12 1 1000 2000 9000 700 9800
 """
 AT = ReadContext(reference_ns=1_767_225_600_000_000_000)
 Found = dict[tuple[tuple[str, str], ...], float]
