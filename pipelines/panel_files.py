@@ -8,6 +8,7 @@ out; they decide which sample is the last of a cell when another input holds sam
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,8 @@ def _open(path: Path) -> Any:
         raise InputError(f"{path} is damaged; delete it and ingest its exports again: {error}") from error
 
 
-def read_values(path: Path) -> tuple[list[Series], NDArray[np.float64]]:
-    """The day's series and float64 values [S, T].
+def read_values(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[list[Series], NDArray[np.float64]]:
+    """The day's series and float64 values [S, T]; with ``wanted`` only of the metrics it says yes to.
 
     Raises
     ------
@@ -116,6 +117,8 @@ def read_values(path: Path) -> tuple[list[Series], NDArray[np.float64]]:
     """
     file = _open(path)
     titles = [name for name in file.schema_arrow.names if "|" in name]
+    if wanted is not None:
+        titles = [name for name in titles if wanted(split_name(name).metric)]
     table = file.read_row_group(0, columns=titles, use_threads=False)
     values = np.empty((len(titles), file.metadata.num_rows))
     for row, column in enumerate(table.itercolumns()):

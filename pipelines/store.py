@@ -19,7 +19,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
@@ -210,13 +210,16 @@ class Store:
         files = (self.path / kind / node_folder(node)).glob("[0-9]*.parquet")
         return sorted(day_number(path.stem) for path in files)
 
-    def panel(self, node: str, start_ns: int, end_ns: int) -> Panel:
-        """The raw cells of a node that start in ``[start_ns, end_ns)``; an absent day is all NaN."""
+    def panel(self, node: str, start_ns: int, end_ns: int, wanted: Callable[[str], bool] | None = None) -> Panel:
+        """The raw cells of a node that start in ``[start_ns, end_ns)``; an absent day is all NaN.
+
+        With ``wanted`` only the series of metrics that it says yes to are read.
+        """
         cells = Cells(start_ns, end_ns, self.step_ns)
         if not len(cells.times):
             return Panel(node, cells.times, (), np.empty((0, 0)))
         days = range(int(cells.times[0]) // DAY_NS, int(cells.times[-1]) // DAY_NS + 1)
-        parts = {day: read_values(path) for day in days if (path := self.panel_path(node, day)).exists()}
+        parts = {day: read_values(path, wanted) for day in days if (path := self.panel_path(node, day)).exists()}
         names = sorted({series for names, _ in parts.values() for series in names})
         if len(parts) == 1 and len(days) == 1:
             ((_, values),) = parts.values()

@@ -38,6 +38,15 @@ def test_a_panel_may_begin_and_end_within_days(tmp_path: Path) -> None:
     np.testing.assert_array_equal(panel.values[0, [0, 1, 2880, -2, -1]], [2, 3, np.nan, 1, 2])
 
 
+def test_a_panel_may_be_read_of_some_metrics_only(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s", days=(DAY, DAY + 1))
+    for end in (START + 2 * STEP, START + DAY_NS + STEP):
+        panel = store.panel("n1", START, end, wanted=lambda metric: metric.startswith("up"))
+        assert panel.series == (Series('up{job="x|y"}'),)
+        assert panel.values[0, :2].tolist() == [1.0, 0.0]
+    assert store.panel("n1", START, START + 2 * STEP, wanted=lambda _: False).values.shape == (0, 2)
+
+
 def test_a_panel_of_an_unknown_node_has_no_series(tmp_path: Path) -> None:
     assert filled(tmp_path / "s").panel("n9", START, START + STEP).series == ()
 
