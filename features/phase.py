@@ -40,7 +40,7 @@ GROUP = names.column("phase", "group")
 def cells(clean: Panel) -> NDArray[np.int8]:
     """The state in each cell, int8 [T], one of the module's codes."""
     seconds = step_of(clean.times) / 1e9
-    use = _utilisation(clean)
+    use = utilisation(clean)
     read = _moved(clean, _READ) / seconds
     written = _moved(clean, _WRITE) / seconds
     busy = use >= _BUSY_FROM
@@ -53,7 +53,13 @@ def cells(clean: Panel) -> NDArray[np.int8]:
     return out
 
 
-def _utilisation(clean: Panel) -> NDArray[np.float64]:
+def tells_use(metric: str) -> bool:
+    """Whether a metric is a GPU's utilisation."""
+    name = meaning.name_of(metric)
+    return bool(_PERCENT.fullmatch(name) or _SHARE.fullmatch(name))
+
+
+def utilisation(clean: Panel) -> NDArray[np.float64]:
     """Percent, mean over the GPUs that tell it, [T]; NaN where none does."""
     out = np.full(len(clean.times), np.nan)
     for pattern, factor in ((_PERCENT, 1.0), (_SHARE, 100.0)):

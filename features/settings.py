@@ -154,6 +154,35 @@ class RetrySettings(Settings):
     quiet_gap: Duration = timedelta(minutes=5)  # a break of work shorter than this is the job's own
 
 
+class CheckpointSettings(Settings):
+    """How saves and loads are told from metrics, and against what they are measured.
+
+    The defaults are those of a study of 63 nodes of 8 GPUs (arXiv 2605.09370); its two thresholds are for the whole
+    cluster and are scaled to the nodes that take part.
+    """
+
+    save_bytes_per_second: float = Field(default=20e9, gt=0)  # written to shared storage by reference_nodes nodes
+    load_bytes_per_second: float = Field(default=2e9, gt=0)  # read from it by them, their GPUs idle
+    reference_nodes: int = Field(default=63, ge=1)
+    member_share: float = Field(default=0.33, gt=0, le=1)  # a node takes part from this share of its part of them
+    idle_percent: float = Field(default=30.0, gt=0, le=100)  # a GPU used less than this is idle
+    join: Duration = timedelta(seconds=90)  # stretches nearer than this are one event; three scrapes of 30 s
+    gpus_per_node: int = Field(default=8, ge=1)  # where no metric tells how many a node has
+    link_bits_per_second: float = Field(default=200e9, gt=0)  # of a port
+    link_ports: int = Field(default=1, ge=1)  # of a node, towards the storage
+    storage_write_bytes_per_second: float = Field(default=250e9, gt=0)  # the most the storage takes
+    storage_read_bytes_per_second: float = Field(default=700e9, gt=0)  # the most it gives
+    slot_table: int = Field(default=128, ge=1)  # requests in flight of one connection of the NFS client
+    full_share: float = Field(default=0.8, gt=0, le=1)  # of a limit: from here on it is what binds
+    queue_share: float = Field(default=0.5, gt=0, le=1)  # of an operation's time spent before it is sent
+    slow_ratio: float = Field(default=3.0, gt=1)  # a response this many times the quiet one: the server is slow
+    cpu_share: float = Field(default=0.9, gt=0, le=1)  # of a node's CPU time: it has none left
+    straggler_share: float = Field(default=0.25, gt=0, le=1)  # of an event's length: a node this much later is late
+    straggler_nodes: float = Field(default=0.2, gt=0, le=1)  # more late nodes than this share are no stragglers
+    knee_ratio: float = Field(default=0.8, gt=0, le=1)  # of the throughput a node has in the smallest events
+    before_failure: Duration = timedelta(hours=24)  # saves within this before a failure are compared with the rest
+
+
 class FeatureSettings(Settings):
     """Everything a row of the matrix depends on."""
 

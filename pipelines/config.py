@@ -9,7 +9,7 @@ from pathlib import Path
 import tomli_w
 from pydantic import Field, ValidationError
 
-from features.settings import Duration, FeatureSettings, LabelSettings, Settings
+from features.settings import CheckpointSettings, Duration, FeatureSettings, LabelSettings, Settings
 from features.tables import UsageError
 from models.settings import EvaluationSettings, ModelSettings
 
@@ -77,6 +77,7 @@ class TrackingSettings(Settings):
 class ScoringSettings(Settings):
     """How the batch job pages."""
 
+    out: Path = Path("foreshock-scores")  # scores and the job's state, unless --out says another
     late_windows: int = Field(default=3, ge=1)  # a late run catches up at most this many window ends
     hold_off: Duration = timedelta(minutes=60)  # after an alert: no second page for the node within this
     clear_windows: int = Field(default=3, ge=1)  # calm windows before an alert resolves
@@ -96,6 +97,7 @@ class Config(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     tracking: TrackingSettings = TrackingSettings()
     scoring: ScoringSettings = ScoringSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
 
 
 def load(path: Path | None = None) -> Config:
