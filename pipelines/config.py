@@ -9,7 +9,7 @@ from pathlib import Path
 import tomli_w
 from pydantic import Field, ValidationError
 
-from features.settings import CheckpointSettings, Duration, FeatureSettings, LabelSettings, Settings
+from features.settings import CheckpointSettings, Duration, FeatureSettings, LabelSettings, RetrySettings, Settings
 from features.tables import UsageError
 from models.settings import EvaluationSettings, ModelSettings
 
@@ -97,6 +97,7 @@ class Config(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     tracking: TrackingSettings = TrackingSettings()
     scoring: ScoringSettings = ScoringSettings()
+    retries: RetrySettings = RetrySettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
 
 
