@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from pipelines.readers import objects
@@ -11,10 +12,9 @@ from pipelines.readers.lines import Rows
 from pipelines.readers.tally import Tally
 
 _NAMES: dict[str | None, str] = {str(number): name for number, name in enumerate(objects.SEVERITIES)}
-_FIELDS = (
-    "MESSAGE", "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "_HOSTNAME", "PRIORITY", "_TRANSPORT",
-    "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_COMM",
-)  # fmt: skip
+_MESSAGE, _TIME, _HOST = itemgetter("MESSAGE"), itemgetter("__REALTIME_TIMESTAMP"), itemgetter("_HOSTNAME")
+_LATEST = 4_102_444_800_000_000_000  # 2100-01-01
+_AT_ONCE = 100  # entries that stay in the processor's cache until their fields are taken
 _ALL = "some messages are null: journalctl leaves out long fields; export with 'journalctl --all -o json'"
 
 
@@ -25,35 +25,52 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
 
 
 def _rows(lines: list[str], context: LogContext, tally: Tally) -> Rows:
-    documents = [
-        {name: document[name] for name in _FIELDS if name in document} for document in objects.each(lines, tally)
-    ]
-    messages = _column(documents, "MESSAGE")
-    times = _times(documents)
-    nodes = _column(documents, "_HOSTNAME")
-    if None in messages or None in times or (None in nodes and not context.node):
-        keep = []
-        for index, document in enumerate(documents):
-            reason = _reason(document, messages[index], times[index], nodes[index] or context.node)
-            tally.reject(reason, int(bool(reason)))
-            keep += [] if reason else [index]
-        if tally.rejected["message_null"]:
-            tally.hint(_ALL)
-        documents = [documents[index] for index in keep]
-        messages, nodes = [messages[index] for index in keep], [nodes[index] for index in keep]
-        times = [times[index] for index in keep]
-    return Rows(
-        nodes=[node or "" for node in nodes],
-        times=[time or 0 for time in times],
-        sources=_sources(documents),
-        severities=[_NAMES.get(value, "") for value in _column(documents, "PRIORITY")],
-        messages=[message or "" for message in messages],
-        kernel=[
-            (transport or identifier) == "kernel"
-            for transport, identifier in zip(
-                _column(documents, "_TRANSPORT"), _column(documents, "SYSLOG_IDENTIFIER"), strict=True
-            )
-        ],
+    out = Rows([], [], [], [], [], [])
+    for start in range(0, len(lines), _AT_ONCE):
+        documents = objects.parse(lines[start : start + _AT_ONCE], tally)
+        try:
+            messages, times, nodes = (list(map(field, documents)) for field in (_MESSAGE, _TIME, _HOST))
+            usual = {*map(type, messages), *map(type, times), *map(type, nodes)} <= {str} and "" not in nodes
+            usual = usual and len(max(times, key=len, default="")) <= 16
+            stamps: list[int] = [int(time) * 1000 for time in times] if usual else []
+            usual = usual and max(stamps, default=0) < _LATEST
+        except (KeyError, ValueError):
+            usual = False
+        if not usual:
+            documents, messages, stamps, nodes = _usable(documents, context, tally)
+        out.nodes.extend(nodes)
+        out.times.extend(stamps)
+        out.sources.extend(_sources(documents))
+        out.severities.extend([_NAMES.get(value, "") for value in _column(documents, "PRIORITY")])
+        out.messages.extend(messages)
+        transports, identifiers = _column(documents, "_TRANSPORT"), _column(documents, "SYSLOG_IDENTIFIER")
+        out.kernel.extend(
+            [(transport or tag) == "kernel" for transport, tag in zip(transports, identifiers, strict=True)]
+        )
+    return out
+
+
+def _usable(
+    documents: list[dict[str, Any]], context: LogContext, tally: Tally
+) -> tuple[list[dict[str, Any]], list[str], list[int], list[str]]:
+    """The entries with message, time and host, and those three; the others are counted by what they lack."""
+    kept = []
+    rows = zip(
+        documents, _column(documents, "MESSAGE"), _times(documents), _column(documents, "_HOSTNAME"), strict=True
+    )
+    for document, message, time, host in rows:
+        node = host or context.node
+        if reason := _reason(document, message, time, node):
+            tally.reject(reason)
+        else:
+            kept.append((document, message or "", time or 0, node))
+    if tally.rejected["message_null"]:
+        tally.hint(_ALL)
+    return (
+        [row[0] for row in kept],
+        [row[1] for row in kept],
+        [row[2] for row in kept],
+        [row[3] for row in kept],
     )
 
 
@@ -66,17 +83,15 @@ def _column(documents: list[dict[str, Any]], name: str) -> list[str | None]:
 
 def _times(documents: list[dict[str, Any]]) -> list[int | None]:
     values = _column(documents, "__REALTIME_TIMESTAMP")
-    try:
-        return [int(value) * 1000 for value in values]  # type: ignore[arg-type]  # None goes to the careful way
-    except (TypeError, ValueError):
-        pass
     spare = _column(documents, "_SOURCE_REALTIME_TIMESTAMP")
     texts = [value if _is_number(value) else other for value, other in zip(values, spare, strict=True)]
     return [int(value) * 1000 if value is not None and _is_number(value) else None for value in texts]
 
 
 def _is_number(value: str | None) -> bool:
-    return value is not None and value.isascii() and value.isdigit() and len(value) <= 17
+    return (
+        value is not None and value.isascii() and value.isdigit() and len(value) <= 16 and int(value) * 1000 < _LATEST
+    )
 
 
 def _sources(documents: list[dict[str, Any]]) -> list[str]:

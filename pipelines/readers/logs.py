@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from features.tables import LOGS, InputError, to_ns
@@ -76,7 +77,12 @@ def read_logs(path: Path, context: LogContext, tally: Tally) -> Iterator[pd.Data
             frame = _frame(rows, context, tally)
             if frame.empty:
                 continue
-            ready, held = _split(frame if held is None else _join(held, frame))
+            if held is not None:
+                held, frame = _join(held, frame)
+                if frame.empty:
+                    continue
+                yield held
+            ready, held = _split(frame)
             if not ready.empty:
                 yield ready
     if held is not None:
@@ -140,8 +146,13 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
         rows = rows.pick(np.flatnonzero(good).tolist())
         times = times[good]
     messages = _clean(rows.messages)
-    counts = _unfold(messages, tally)
+    texts = pa.array(messages, pa.large_string())
+    counts = np.ones(len(messages), dtype=np.int64)
+    if pc.any(pc.starts_with(texts, "message repeated ")).as_py():
+        counts = _unfold(messages, tally)
+        texts = None
     if "" in messages:
+        texts = None
         full = [index for index, message in enumerate(messages) if message]
         tally.reject("empty message", len(messages) - len(full))
         rows = rows.pick(full)._replace(messages=[messages[index] for index in full])
@@ -155,7 +166,7 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
     names = {host: context.canonical(host) for host in set(rows.nodes)}
     tags = dict(zip(kinds := list(set(rows.sources)), _clean(kinds), strict=True))
     rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=[tags[source] for source in rows.sources])
-    return _fold(rows, times, counts)
+    return _fold(rows, times, counts, _text(rows.messages) if texts is None else pd.Series(texts, dtype="str"))
 
 
 def _clean(texts: list[str]) -> list[str]:
@@ -179,24 +190,26 @@ def _unfold(messages: list[str], tally: Tally) -> Integers:
     return counts
 
 
-def _fold(rows: Rows, times: Integers, counts: Integers) -> pd.DataFrame:
-    """One row for each key, with the sum of the counts."""
+def _fold(rows: Rows, times: Integers, counts: Integers, messages: pd.Series[str]) -> pd.DataFrame:
+    """One row for each key, with the sum of the counts; ``messages`` are those of the rows."""
     frame = pd.DataFrame(
         {
             "node": _text(rows.nodes),
             "time": pd.DatetimeIndex(times.view("datetime64[ns]")).tz_localize("UTC"),
             "source": _text(rows.sources),
             "severity": _text(rows.severities),
-            "message": _text(rows.messages),
+            "message": messages,
             "kernel": np.asarray(rows.kernel, dtype=bool),
             "count": counts,
         }
     )
+    if (np.diff(times) > 0).all():
+        return frame
     _, moment, sharing = np.unique(times, return_inverse=True, return_counts=True)
     shared = np.flatnonzero(sharing[moment] > 1).tolist()  # most lines have a time of their own
     first: dict[tuple[str, int, str, str], int] = {}
-    nodes, sources, messages = rows.nodes, rows.sources, rows.messages
-    places = [first.setdefault((nodes[at], rows.times[at], sources[at], messages[at]), at) for at in shared]
+    nodes, sources, texts = rows.nodes, rows.sources, rows.messages
+    places = [first.setdefault((nodes[at], int(times[at]), sources[at], texts[at]), at) for at in shared]
     if len(first) == len(shared):
         return frame
     kept = np.ones(len(frame), dtype=bool)
@@ -211,19 +224,21 @@ def _text(values: list[str]) -> pd.Series[str]:
     return pd.Series(pa.array(values, pa.large_string()), dtype="str")
 
 
-def _join(held: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Both, with equal lines at the held rows' time folded."""
-    same = frame["time"] == held["time"].iloc[0]
+def _join(held: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The held rows with all lines of their time, and the frame without those."""
+    same = (frame["time"] == held["time"].iloc[0]).to_numpy()
     if not same.any():
-        return pd.concat([held, frame], ignore_index=True)
+        return held, frame
     keys = list(LOGS.key)
     both = pd.concat([held, frame[same]], ignore_index=True)
     both["count"] = both.groupby(keys, sort=False)["count"].transform("sum")
-    pieces: list[pd.DataFrame] = [both.drop_duplicates(keys), frame[~same]]
-    return pd.concat(pieces, ignore_index=True)
+    return both.drop_duplicates(keys).reset_index(drop=True), frame[~same].reset_index(drop=True)
 
 
 def _split(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows before the last row's time, and those of that time, which the next piece may repeat."""
-    last = frame["time"] == frame["time"].iloc[-1]
+    last = (frame["time"] == frame["time"].iloc[-1]).to_numpy()
+    begin = len(last) - int(last.sum())
+    if last[begin:].all():  # a slice copies nothing
+        return frame.iloc[:begin], frame.iloc[begin:].reset_index(drop=True)
     return frame[~last].reset_index(drop=True), frame[last].reset_index(drop=True)

@@ -31,21 +31,6 @@ def parse(lines: list[str], tally: Tally) -> list[dict[str, Any]]:
         return [document for line in lines if (document := _one(line, tally)) is not None]
 
 
-def each(lines: list[str], tally: Tally) -> Iterator[dict[str, Any]]:
-    """As `parse`, one at a time: when few of many fields are kept, the rest is gone before it leaves the cache."""
-    loads = orjson.loads
-    for line in lines:
-        try:
-            document = loads(line)
-        except (orjson.JSONDecodeError, RecursionError):
-            tally.reject("not JSON")
-            continue
-        if type(document) is dict:
-            yield document
-        else:
-            tally.reject("not a JSON object")
-
-
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Parsing makes nothing but new, acyclic objects; looking for cycles among them costs more than the parsing."""

@@ -14,7 +14,11 @@ from pipelines.readers.tally import Tally
 
 UNREADABLE = np.iinfo(np.int64).min
 _SECOND = 1_000_000_000
-_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,18}))? ?([Zz]|UTC|[+-]\d\d(?::?\d\d)?)?")
+# Java writes the zone's name behind its offset: 2026-01-01T00:00:00+01:00[Europe/Berlin]
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,18}))? ?([Zz]|UTC|[+-]\d\d(?::?\d\d)?)?"
+    r"(?:\[[\w/+-]{1,40}\])?\s*"
+)
 # Abbreviated months as date(1) and rsyslog write them; the first three letters are enough where they are unique
 _MONTHS = {
     "jan": 1, "janv": 1, "ene": 1, "gen": 1, "sty": 1, "jän": 1, "янв": 1,
@@ -40,7 +44,7 @@ def month_number(name: str) -> int:
 
 def iso(text: str, zone: tzinfo) -> int | None:
     """Nanoseconds since 1970, or None; without a zone in the text it is taken in `zone`."""
-    found = _ISO.match(text)
+    found = _ISO.fullmatch(text)
     if not found:
         return None
     year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
@@ -57,7 +61,7 @@ def iso(text: str, zone: tzinfo) -> int | None:
 
 def has_zone(text: str) -> bool:
     """Whether an ISO time names its zone."""
-    found = _ISO.match(text)
+    found = _ISO.fullmatch(text)
     return bool(found and found[8])
 
 

@@ -30,9 +30,9 @@ _HOSTLESS = re.compile(r"([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?:(?: (.*)|$)", re
 _BARE = re.compile(r"(\S+) (.*)", re.DOTALL)  # n1 text
 # [  885.242168] or [    T1946] or [ 171167.620236][ T1946], which printk adds
 _PRINTK = re.compile(r"(?:\[ *\d{1,12}\.\d{6}\] ?|\[ *[TC]\d{1,9}\] ?){1,2}")
+_TAG = re.compile(r"([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?")  # sshd[42]
 # The same in one step for the usual lines: time, host, tag, text without what printk adds
 _USUAL = r"(\S*[^\s:]) ([^\s\[:]{1,64})(?:\[[^\]\s]{0,40}\])?: (?:\[ *\d{1,12}\.\d{6}\] ?|\[ *[TC]\d{1,9}\] ?){0,2}(.*)"
-_USUAL_ISO = re.compile(rf"({_ISO_TIME}) {_USUAL}", re.DOTALL)
 _USUAL_OLD = re.compile(rf"([A-Za-z]{{3}}) {{1,2}}(\d{{1,2}}) (\d\d:\d\d:\d\d) {_USUAL}", re.DOTALL)
 
 Line = tuple[str | int, str, str, str, str, bool]  # ISO text or nanoseconds, node, source, severity, message, kernel
@@ -43,13 +43,19 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
     if context.reference_time is None:
         raise ValueError("a syslog reader needs a reference time")  # read_logs gives the file's own
     yearless = stamps.Yearless(context.zone(), to_ns(context.reference_time))
+    tags = _Tags()
     for lines in batches:
         found: list[Line] = []
         for line in lines:
-            if usual := _USUAL_ISO.match(line):
-                stamp, host, tag, text = usual.groups()
-                found.append((stamp, host, tag, "", text, tag == "kernel"))
-                continue
+            # 2026-01-01T00:00:00.123456+00:00 n1 sshd[42]: text      taken apart without a regular expression
+            stamp, _, rest = line.partition(" ")
+            if stamp[10:11] == "T":
+                host, _, rest = rest.partition(" ")
+                written, colon, text = rest.partition(": ")
+                if colon and (tag := tags[written]) and host and host[-1] != ":" and "\t" not in host:
+                    kernel = tag == "kernel"
+                    found.append((stamp, host, tag, "", strip_printk(text) if text[:1] == "[" else text, kernel))
+                    continue
             parsed = _old(line, yearless) or _parse(line, yearless)
             if parsed is None:
                 tally.reject("no time stamp")
@@ -60,6 +66,17 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
                 found.append(parsed)
         if found:
             yield _rows(found, context, tally)
+
+
+class _Tags(dict[str, str]):
+    """Programs by their tag as written, ``sshd[42]`` is sshd; "" for what is no tag."""
+
+    def __missing__(self, written: str) -> str:
+        if len(self) > 100_000:
+            self.clear()
+        found = _TAG.fullmatch(written)
+        self[written] = name = found[1] if found else ""
+        return name
 
 
 def _old(line: str, yearless: stamps.Yearless) -> Line | None:
