@@ -250,6 +250,20 @@ def lost_hours(tried: pd.DataFrame, settings: RetrySettings) -> dict[str, float]
     }
 
 
+def costs(tried: pd.DataFrame, settings: RetrySettings) -> np.ndarray[Any, Any]:
+    """Node-hours that each failed try cost, float64 [n]: itself when it died early, and the wait for the next.
+
+    0 for one that did not fail, NaN where nodes or times can't be told.
+    """
+    settled = settings.settled.total_seconds() / 3600
+    nodes = np.array([len(names) or np.nan for names in tried["nodes"]], dtype=float)
+    hours, gap = tried["hours"].to_numpy(dtype=float), tried["gap_seconds"].to_numpy(dtype=float) / 3600
+    follows = np.append(np.diff(tried["chain"].to_numpy()) == 0, False)[: len(tried)]
+    wait = np.where(follows, np.append(gap * nodes, 0.0)[1:], 0.0) if len(tried) else np.zeros(0)
+    lost = np.where(hours < settled, hours * nodes, 0.0) + wait
+    return np.where((tried["kind"] == FAILURE).to_numpy(), lost, 0.0)
+
+
 def _ns(times: pd.Series[pd.Timestamp]) -> np.ndarray[Any, Any]:
     """int64 nanoseconds since 1970, `NAT` where there is no time."""
     return np.asarray(times.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype="datetime64[ns]").view(np.int64)
