@@ -45,12 +45,22 @@ class Untorn(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         """Up to ``size`` bytes; fewer only at the end."""
         wanted = size if size is not None and size >= 0 else 1 << 62
+        if not self._whole_lines:
+            return self._direct(wanted)
         while (ready := self._ready()) < wanted and not self._ended:
-            self._fill()
+            self._held += self._piece(_PIECE)
         cut = min(wanted, ready)
         given = bytes(self._held[:cut])
         del self._held[:cut]
         return given
+
+    def _direct(self, wanted: int) -> bytes:
+        """As `read`, where no line need be whole: without a copy of what comes in one piece."""
+        pieces: list[bytes] = []
+        while wanted > 0 and not self._ended:
+            pieces.append(self._piece(min(wanted, _PIECE)))
+            wanted -= len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _ready(self) -> int:
         """How many of the bytes held may leave: only whole lines while a tear may still come."""
@@ -58,17 +68,18 @@ class Untorn(io.RawIOBase):
             return len(self._held)
         return self._held.rfind(b"\n") + 1
 
-    def _fill(self) -> None:
+    def _piece(self, size: int) -> bytes:
+        """What can be unpacked next; b"" at the end or the tear."""
         # read1 hands on what is unpacked before an error; read would lose up to its whole size
         read1 = getattr(self._stream, "read1", self._stream.read)
         try:
-            piece = read1(_PIECE)
+            piece: bytes = read1(size)
         except TORN as error:
             self._ended = True
             self._tally.drop("torn file")
             self._tally.hint(f"{self._path} is torn or damaged ({error}); what came before was kept")
             if self._whole_lines:
                 del self._held[self._held.rfind(b"\n") + 1 :]
-            return
-        self._held += piece
+            return b""
         self._ended = not piece
+        return piece

@@ -18,8 +18,12 @@ from pipelines.readers.samples import ReadContext, SampleChunk, clean
 from pipelines.readers.tally import Tally
 from pipelines.readers.torn import Untorn
 
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 1 << 20  # larger ones leave the processor's cache before they are parsed
 _LONGEST_LINE = 256 << 20  # a series of 15 million samples; longer is no such export
+_STAMPS = b',"timestamps":'
+_COMMA = ord(",")
+_MOST_CHANGES = 100  # more and the times are in no order
+_WIDTH = 14  # 13 digits and a comma
 _MS_LIMIT = 4_102_444_800_000  # 2100-01-01
 
 
@@ -53,26 +57,80 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
             continue
         # Series scraped together have the same times, written the same: those are parsed once. Where this text
         # stands inside a label instead, its quotes are escaped, so it is not found.
-        place = line.rfind(b',"timestamps":[')
-        ending = line[place:] if place > 0 else b""
+        place = line.rfind(b"[")
+        ending = line[place + 1 :].rstrip()
         try:
-            if ending and ending == scraped:
-                entry = {**orjson.loads(line[:place] + b"}"), "timestamps": stamps}
+            if ending.endswith(b"]}") and line.endswith(_STAMPS, 0, place):
+                entry = orjson.loads(line[: place - len(_STAMPS)] + b"}")
+                if ending != scraped:
+                    stamps, scraped = _times(ending[:-2]), ending
+                entry["timestamps"] = stamps
             else:
                 entry = orjson.loads(line)
-                scraped, stamps = b"", None
-                if ending:
-                    stamps = entry["timestamps"] = np.array(entry["timestamps"], dtype=np.int64)
-                    scraped = ending
         except orjson.JSONDecodeError:
             tally.drop("broken line")
+            scraped = b""
             continue
         except (TypeError, ValueError, OverflowError, KeyError):
             tally.drop("line of another shape")
+            scraped = b""
             continue
         chunk = parse(entry, tally, context)
         if chunk is not None:
             yield chunk
+
+
+def _times(text: bytes) -> Any:
+    """Milliseconds as int64 of the numbers between the brackets.
+
+    From 2001 to 2286 each has 13 digits and begins 14 bytes after the one before, so eight digits of all of them
+    are turned into numbers at once: four times faster than a parser that makes an object of each.
+    """
+    count, rest = divmod(len(text) + 1, _WIDTH)
+    if count and not rest:
+        whole = text + b","
+        first, middle, last = (_words(whole, place, count) for place in (0, 5, 6))
+        low = _eight_digits(middle)
+        head = first << np.uint64(24)  # the first five digits, which change once in 28 hours
+        changes = [0, *(np.flatnonzero(head[1:] != head[:-1]) + 1).tolist()]
+        heads = [text[_WIDTH * place : _WIDTH * place + 5] for place in changes[:_MOST_CHANGES]]
+        sound = all(part.isdigit() and part[:1] != b"0" for part in heads) and len(heads) == len(changes)
+        if sound and low is not None and (last >> np.uint64(56) == _COMMA).all():
+            for place, part, end in zip(changes, heads, [*changes[1:], count], strict=True):
+                low[place:end] += int(part) * 10**8
+            return low
+    return np.array(orjson.loads(b"[" + text + b"]"), dtype=np.int64)
+
+
+def _words(text: bytes, place: int, count: int) -> Any:
+    """uint64 [count]: the eight bytes from `place` on of each number."""
+    return np.ndarray((count,), dtype="<u8", buffer=text, offset=place, strides=(_WIDTH,)).copy()
+
+
+def _eight_digits(held: Any) -> Any:
+    """int64 of eight ASCII digits each, the first in the lowest byte; None when some byte is no digit.
+
+    Digits to pairs, pairs to fours, fours to eights, each step for all digits of a word at once.
+    """
+    digits = held ^ np.uint64(0x3030303030303030)
+    if (((digits + np.uint64(0x0606060606060606)) | digits) & np.uint64(0xF0F0F0F0F0F0F0F0)).any():
+        return None
+    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
+    mask = np.uint64(0x000000FF000000FF)
+    whole = (pairs & mask) * np.uint64(0x000F424000000064) + ((pairs >> np.uint64(16)) & mask) * np.uint64(
+        0x0000271000000001
+    )
+    return (whole >> np.uint64(32)).astype(np.int64)
+
+
+def _floats(values: Any) -> Any:
+    """Values as float64, null as NaN."""
+    if isinstance(values, list):
+        try:
+            return np.fromiter(values, dtype=np.float64, count=len(values))
+        except TypeError:
+            pass  # a null
+    return np.array(values, dtype=np.float64)
 
 
 def parse(entry: Any, tally: Tally, context: ReadContext) -> SampleChunk | None:
@@ -82,7 +140,7 @@ def parse(entry: Any, tally: Tally, context: ReadContext) -> SampleChunk | None:
         if len(values) != len(stamps):
             tally.drop("values and timestamps differ in number", max(len(values), len(stamps)))
             return None
-        held = np.array(values, dtype=np.float64)
+        held = _floats(values)
         times = np.asarray(stamps, dtype=np.int64)
         shaped = held.ndim == 1 and times.ndim == 1 and all(isinstance(value, str) for value in labels.values())
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
