@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tsfresh.feature_extraction import feature_calculators
-from tsfresh.utilities.string_manipulation import convert_to_output_format
 
 from features import kernels
 from features.calculators import Column, Job, Parameters, Windows, job
@@ -100,6 +98,9 @@ def _pack(values: Floats, starts: Ints, ends: Ints) -> Windows:
 
 
 def _function(calculator: Any) -> Callable[..., Any]:
+    # Here and not above: tsfresh takes seconds to load, and a job whose columns all have a fast form needs none.
+    from tsfresh.feature_extraction import feature_calculators  # noqa: PLC0415  # see above
+
     found: Callable[..., Any] | None = (
         calculator if callable(calculator) else getattr(feature_calculators, str(calculator), None)
     )
@@ -114,28 +115,37 @@ def _plan(settings: Settings, *, timed: bool) -> tuple[tuple[str, ...], list[tup
     fast: dict[int, tuple[Job, list[Column]]] = {}
     asked: list[_Asked] = []
     for calculator, given in settings.items():
-        function = _function(calculator)
-        if getattr(function, "index_type", None) is pd.DatetimeIndex and not timed:
-            continue
         rest: list[Parameters] = []
         for parameters in given or [{}]:
             found = None if callable(calculator) else job(calculator, parameters)
             if found is None:
                 rest.append(parameters)
                 continue
-            part = _part(function, convert_to_output_format(parameters))
+            part = _part(calculator, parameters)
             if part not in parts:
                 parts[part] = len(parts)
                 group = fast.setdefault(id(found.run), (found, []))
                 group[1].append(Column(parts[part], calculator, parameters))
-        if rest:
+        if not rest:
+            continue
+        function = _function(calculator)
+        if timed or getattr(function, "index_type", None) is not pd.DatetimeIndex:
             slots = {part: parts.setdefault(part, len(parts)) for part in _probe(function, rest)}
             asked.append((function, rest, slots))
     return tuple(parts), list(fast.values()), asked
 
 
-def _part(function: Callable[..., Any], key: str) -> str:
-    return f"{function.__name__}__{key}" if key else function.__name__
+def _part(calculator: str, parameters: Parameters) -> str:
+    """A column's part as tsfresh's ``convert_to_output_format`` writes it."""
+    values = (
+        (key, f'"{parameters[key]}"' if isinstance(parameters[key], str) else parameters[key])
+        for key in sorted(parameters)
+    )
+    return "__".join((calculator, *(f"{key}_{value}" for key, value in values)))
+
+
+def _named(calculator: str, key: str) -> str:
+    return f"{calculator}__{key}" if key else calculator
 
 
 def _probe(function: Callable[..., Any], given: list[Parameters]) -> list[str]:
@@ -154,8 +164,8 @@ def _call(function: Callable[..., Any], given: list[Parameters], series: pd.Seri
     """One calculator on one series, as ``tsfresh.extract_features`` calls it."""
     x = series if getattr(function, "input", None) == "pd.Series" else series.to_numpy()
     if getattr(function, "fctype", None) == "combiner":
-        return [(_part(function, key), value) for key, value in function(x, param=given)]
-    return [(_part(function, convert_to_output_format(parameters)), function(x, **parameters)) for parameters in given]
+        return [(_named(function.__name__, key), value) for key, value in function(x, param=given)]
+    return [(_part(function.__name__, parameters), function(x, **parameters)) for parameters in given]
 
 
 def _ask(
