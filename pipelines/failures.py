@@ -49,7 +49,12 @@ def events(store: Store, config: Config, counts: Counter[str] | None = None) -> 
 
 def failures(store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
     """Failures of the store by the preset, tickets among them: frame of `FAILURES`."""
-    return incidents.group(events(store, config), _labels(config, preset), _tickets(store))
+    return grouped(events(store, config), store, config, preset)
+
+
+def grouped(found: pd.DataFrame, store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
+    """Failures by the preset among events that `events` found, tickets among them: frame of `FAILURES`."""
+    return incidents.group(found, _labels(config, preset), _tickets(store))
 
 
 def explain(store: Store, config: Config, preset: str | None = None) -> list[dict[str, Any]]:
