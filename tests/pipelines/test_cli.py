@@ -38,6 +38,7 @@ PROMISED = {
         *("--alertmanager", "--send"),
     },
     "backtest": {"--model", "--bundle", "--start", "--end"},
+    "checkpoints": {"--json", "--workers", "--experiment", "--tracking-uri"},
     "promote": {"--alias"},
     "ack": {"--until", "--why"},
     "ui": {"--port"},
