@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -57,15 +57,26 @@ def simulate(
     step: Annotated[str, typer.Option(help="Between two scrapes.")] = "30s",
     seed: Annotated[int, typer.Option(help="Same seed, same cluster.")] = 0,
     begin: Annotated[str | None, typer.Option("--start", metavar="TIME", help="First moment.")] = None,
+    habits: Annotated[
+        str, typer.Option(help="How it lives: usual, or study for the rates of arXiv 2605.09370.")
+    ] = "usual",
+    rpc_slots: Annotated[int | None, typer.Option(help="Of a node's NFS connection; 0 lifts the limit.")] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     log_format: LogFormatOption = "text",
     quiet: QuietOption = False,
 ) -> None:
     """Make up a cluster and export it in the formats real ones use."""
-    from pipelines.simulate import simulate as run  # noqa: PLC0415  # other commands need not load it
+    from pipelines.simulate import STUDY, Habits  # noqa: PLC0415  # other commands need not load it
+    from pipelines.simulate import simulate as run  # noqa: PLC0415  # as above
 
     start(config, log_format, quiet)
+    known = {"usual": Habits(), "study": STUDY}
+    if habits not in known:
+        raise UsageError(f"--habits: {habits!r} is none of {', '.join(known)}")
+    if rpc_slots is not None and rpc_slots < 0:
+        raise UsageError(f"--rpc-slots {rpc_slots}: give 0 for no limit, or more")
+    lives = known[habits] if rpc_slots is None else replace(known[habits], rpc_slots=rpc_slots)
     span = duration(step, "--step")
     first = console.parse_time(begin, "--start")
     with console.progress("node-days") as progress:
@@ -79,6 +90,7 @@ def simulate(
             step=span,
             seed=seed,
             start=first,
+            habits=lives,
             progress=progress,
         )
     typer.echo(
