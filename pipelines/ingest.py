@@ -29,8 +29,9 @@ from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.metrics import READERS, read_head, recognise_metrics
 from pipelines.readers.samples import ReadContext, SampleChunk
+from pipelines.readers.sessions import read_sessions
 from pipelines.readers.tally import Tally
-from pipelines.readers.tickets import read_incidents, read_sessions
+from pipelines.readers.tickets import read_incidents
 from pipelines.readers.torn import TORN
 from pipelines.staging import Staged, tally_record
 from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
@@ -114,7 +115,7 @@ def ingest(
             merge(store, progress)  # what was read whole is kept when the server breaks off
             raise
         report.conflicts = merge(store, progress)
-        _tables(store, sessions, incidents, report)
+        _tables(store, sessions, incidents, options, report)
     return report.finish(store)
 
 
@@ -369,21 +370,29 @@ def _day_pieces(start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _tables(store: Store, sessions: Path | None, incidents: Path | None, report: _Report) -> None:
+def _tables(store: Store, sessions: Path | None, incidents: Path | None, options: _Options, report: _Report) -> None:
     """Sessions and incidents beside those the store has; a later file's row replaces an earlier one's."""
+    context = _log_context(options)
     for path, name, read, table, held in (
         (sessions, "sessions", read_sessions, SESSIONS, store.sessions),
-        (incidents, "incidents", read_incidents, INCIDENTS, store.incidents),
+        (incidents, "incidents", _incidents, INCIDENTS, store.incidents),
     ):
         if path is None:
             continue
+        tally = Tally()
         try:
-            frame = read(path)
+            kind, frame = read(path, context, tally)
         except InputError as error:
             report.errors.append(str(error))
             continue
         both = pd.concat([part for part in (held(), frame) if len(part)] or [frame], ignore_index=True)
         both = both.drop_duplicates(list(table.key), keep="last").sort_values(list(table.key), ignore_index=True)
         replace_file(store.path / f"{name}.parquet", frame_bytes(conform(both, table)))
-        tally = Tally(len(frame), len(frame))
-        report.inputs.append({**tally_record(str(path), f"{name}-csv", tally), "already": False})
+        report.inputs.append({**tally_record(str(path), kind, tally), "already": False})
+
+
+def _incidents(path: Path, context: LogContext, tally: Tally) -> tuple[str, pd.DataFrame]:
+    del context  # a ticket's times name their zone
+    frame = read_incidents(path)
+    tally.keep(len(frame))
+    return "incidents-csv", frame

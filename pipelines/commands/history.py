@@ -104,7 +104,7 @@ def ingest(
     store: StoreArgument,
     metrics: Annotated[list[Path] | None, typer.Option(help="File or folder of exported metrics.")] = None,
     logs: Annotated[list[Path] | None, typer.Option(help="File or folder of logs.")] = None,
-    sessions: Annotated[Path | None, typer.Option(help="CSV of training sessions.")] = None,
+    sessions: Annotated[Path | None, typer.Option(help="Tries of jobs: CSV, JSON, sacct or Kubernetes.")] = None,
     incidents: Annotated[Path | None, typer.Option(help="CSV of known failures: node,start,end[,kind].")] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Pull from a Prometheus API.")] = None,
     begin: Annotated[
