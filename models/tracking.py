@@ -14,8 +14,6 @@ import logging
 import math
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -36,7 +34,7 @@ _LONGEST_PARAM = 500  # what older servers take; MLflow 3 cuts at 6,000 without 
 _LONGEST_TAG = 5000  # MLflow cuts at 8,000 without a word
 _BATCH = {"metrics": 1000, "params": 100, "tags": 100}  # MLflow's own limits of one log_batch
 _LOCK_SECONDS = 180.0  # a fresh database takes about 10 s; eight starters wait for one another
-_ENVIRONMENT = {
+ENVIRONMENT = {
     # Telemetry would be a request to a third party, and the others print to stdout, which is for data.
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -71,9 +69,9 @@ class Version(NamedTuple):
 
 
 @contextlib.contextmanager
-def _quiet(what: str, uri: str) -> Iterator[None]:
+def quiet(what: str, uri: str) -> Iterator[None]:
     """Run MLflow without its chatter; what it raises becomes one line."""
-    for name, value in _ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy's deprecations are MLflow's to heed
@@ -122,34 +120,6 @@ def _database(uri: str) -> Path | None:
     return Path(unquote(path[1:])) if path.startswith("/") else None
 
 
-def promote(uri: str, name: str, version: int, alias: str = "champion") -> Version:
-    """Give an alias to a registered version: scoring asks for ``champion``."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", alias):
-        raise UsageError(f"alias {alias!r}: write letters, digits, - and _, a letter first")
-    return Tracker(uri).promote(name, str(version), alias)
-
-
-def serve_ui(uri: str, port: int) -> None:
-    """Serve MLflow's UI on the loopback address until interrupted.
-
-    Raises
-    ------
-    UsageError
-        The address is a server's already: open it in a browser.
-    UpstreamError
-        The UI ended by itself, as when the port is taken.
-    """
-    if urlsplit(uri).scheme in ("http", "https"):
-        raise UsageError(f"{shown(uri)} is a server; open it in a browser")
-    Tracker(uri)  # makes the tables under the lock
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
-    environment = {**os.environ, **_ENVIRONMENT}
-    with contextlib.suppress(KeyboardInterrupt):
-        code = subprocess.run([*command, "--port", str(port)], env=environment, check=False).returncode  # noqa: S603  # our own interpreter, no shell
-        if code > 0:
-            raise UpstreamError(f"MLflow's UI ended with {code}; is port {port} taken?")
-
-
 class Tracker:
     """One tracking server or database.
 
@@ -178,12 +148,12 @@ class Tracker:
         database = _database(uri)
         self._lock = database.with_name(database.name + ".lock") if database else None
         try:
-            with _locked(self._lock), _quiet("be opened", uri):
+            with _locked(self._lock), quiet("be opened", uri):
                 from mlflow import MlflowClient  # noqa: PLC0415  # seconds of import, see above
 
-                self._client: Any = MlflowClient(tracking_uri=uri, registry_uri=uri)
+                self.client: Any = MlflowClient(tracking_uri=uri, registry_uri=uri)
                 # the address is taken on trust until the first request
-                self._client.search_experiments(max_results=1)
+                self.client.search_experiments(max_results=1)
         except OSError as error:
             raise UpstreamError(f"MLflow at {shown(uri)} could not be opened: {error}") from error
 
@@ -191,47 +161,47 @@ class Tracker:
         self, experiment: str, name: str, *, tags: Mapping[str, str] | None = None, datasets: Sequence[Dataset] = ()
     ) -> Run:
         """Begin a run; runs that a killed process of this host left behind are closed first."""
-        with _quiet(f"start a run in experiment {experiment!r}", self.uri):
+        with quiet(f"start a run in experiment {experiment!r}", self.uri):
             place = self._experiment(experiment)
             self._close_dead(place)
-            return Run(self._client, self.uri, place, name, tags=tags or {}, datasets=datasets)
+            return Run(self.client, self.uri, place, name, tags=tags or {}, datasets=datasets)
 
     def _experiment(self, name: str) -> str:
         with _locked(self._lock):
-            found = self._client.get_experiment_by_name(name)
+            found = self.client.get_experiment_by_name(name)
             if found is None:
                 place = None if self._artifacts is None else self._artifacts.resolve().as_uri()
-                return str(self._client.create_experiment(name, artifact_location=place))
+                return str(self.client.create_experiment(name, artifact_location=place))
         if found.lifecycle_stage != "active":
             raise UsageError(f"experiment {name!r} is deleted in MLflow; restore it there or name another")
         return str(found.experiment_id)
 
     def _close_dead(self, experiment: str) -> None:
-        for run in self._client.search_runs([experiment], "attributes.status = 'RUNNING'", max_results=1000):
+        for run in self.client.search_runs([experiment], "attributes.status = 'RUNNING'", max_results=1000):
             if processes.is_dead(run.data.tags.get(PROCESS_TAG, "")):
-                self._client.set_terminated(run.info.run_id, "KILLED")
+                self.client.set_terminated(run.info.run_id, "KILLED")
 
     def register(self, run: Run, path: str, name: str, digest: str) -> Version:
         """Register the bundle a run logged under ``path``.
 
         The first version becomes ``champion``; a later one becomes ``challenger`` and is promoted by hand.
         """
-        with _locked(self._lock), _quiet(f"register {name}", self.uri):
-            if not self._client.search_registered_models(f"name = '{name}'"):
-                self._client.create_registered_model(name)
+        with _locked(self._lock), quiet(f"register {name}", self.uri):
+            if not self.client.search_registered_models(f"name = '{name}'"):
+                self.client.create_registered_model(name)
             source = f"{run.artifact_uri}/{path}"
             tags = {DIGEST_TAG: digest}
-            made = self._client.create_model_version(name, source=source, run_id=run.run_id, tags=tags)
-            aliases = self._client.get_registered_model(name).aliases
+            made = self.client.create_model_version(name, source=source, run_id=run.run_id, tags=tags)
+            aliases = self.client.get_registered_model(name).aliases
             alias = "challenger" if "champion" in aliases else "champion"
-            self._client.set_registered_model_alias(name, alias, made.version)
+            self.client.set_registered_model_alias(name, alias, made.version)
         return Version(name, str(made.version), source, digest)
 
     def promote(self, name: str, version: str, alias: str) -> Version:
         """Give an alias to a version that exists."""
         found = self.find(f"models:/{name}/{version}")
-        with _quiet(f"give {name} {version} the alias {alias}", self.uri):
-            self._client.set_registered_model_alias(name, alias, found.version)
+        with quiet(f"give {name} {version} the alias {alias}", self.uri):
+            self.client.set_registered_model_alias(name, alias, found.version)
         return found
 
     def find(self, model: str) -> Version:
@@ -248,14 +218,14 @@ class Tracker:
         if not said:
             raise UsageError(f"model {model!r} is no models:/NAME/VERSION or models:/NAME@ALIAS")
         name, version, alias = said.groups()
-        with _quiet(f"look up {model}", self.uri):
+        with quiet(f"look up {model}", self.uri):
             from mlflow.exceptions import MlflowException  # noqa: PLC0415  # seconds of import, see above
 
             try:
                 found = (
-                    self._client.get_model_version(name, version)
+                    self.client.get_model_version(name, version)
                     if version
-                    else self._client.get_model_version_by_alias(name, alias)
+                    else self.client.get_model_version_by_alias(name, alias)
                 )
             except MlflowException as error:
                 if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"):
@@ -270,7 +240,7 @@ class Tracker:
 
     def download(self, version: Version, to: Path) -> Path:
         """Copy a version's files into a folder; nothing in them is opened."""
-        with _quiet(f"download {version.uri}", self.uri):
+        with quiet(f"download {version.uri}", self.uri):
             from mlflow.artifacts import download_artifacts  # noqa: PLC0415  # seconds of import, see above
 
             return Path(download_artifacts(artifact_uri=version.source, dst_path=str(to), tracking_uri=self.uri))
@@ -289,7 +259,7 @@ class Run:
         tags: Mapping[str, str],
         datasets: Sequence[Dataset] = (),
     ) -> None:
-        self._client, self._uri, self._experiment = client, uri, experiment
+        self.client, self._uri, self._experiment = client, uri, experiment
         full = {PROCESS_TAG: processes.this(), **{key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}}
         made = client.create_run(experiment, run_name=name, tags=full)
         self.run_id = str(made.info.run_id)
@@ -307,9 +277,9 @@ class Run:
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> Run:
         """A run below this one in the UI."""
-        with _quiet("start a nested run", self._uri):
+        with quiet("start a nested run", self._uri):
             tags = {"mlflow.parentRunId": self.run_id, **(tags or {})}
-            return Run(self._client, self._uri, self._experiment, name, tags=tags)
+            return Run(self.client, self._uri, self._experiment, name, tags=tags)
 
     def log(
         self,
@@ -333,25 +303,25 @@ class Run:
         if long:
             self.files({f"params/{_safe(key)}.txt": text.encode() for key, text in long.items()})
         labels = {_safe(k): str(v)[:_LONGEST_TAG] for k, v in {**(tags or {}), **from_metrics}.items()}
-        with _quiet("log", self._uri):
+        with quiet("log", self._uri):
             from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415  # seconds of import, see above
 
             now = int(time.time() * 1000)
             for part in _chunks([Metric(_safe(k), v, now, step) for k, v in values.items()], _BATCH["metrics"]):
-                self._client.log_batch(self.run_id, metrics=part)
+                self.client.log_batch(self.run_id, metrics=part)
             for part in _chunks([Param(_safe(k), v) for k, v in short.items()], _BATCH["params"]):
-                self._client.log_batch(self.run_id, params=part)
+                self.client.log_batch(self.run_id, params=part)
             for part in _chunks([RunTag(k, v) for k, v in labels.items()], _BATCH["tags"]):
-                self._client.log_batch(self.run_id, tags=part)
+                self.client.log_batch(self.run_id, tags=part)
 
     def curve(self, name: str, points: Sequence[tuple[float, float]]) -> None:
         """Log a metric over steps: the step is the first number times 100, which keeps 0.84 apart from 1."""
-        with _quiet("log", self._uri):
+        with quiet("log", self._uri):
             from mlflow.entities import Metric  # noqa: PLC0415  # seconds of import, see above
 
             now = int(time.time() * 1000)
             metrics = [Metric(_safe(name), float(y), now, round(x * 100)) for x, y in points if math.isfinite(y)]
-            self._client.log_batch(self.run_id, metrics=metrics[: _BATCH["metrics"]])
+            self.client.log_batch(self.run_id, metrics=metrics[: _BATCH["metrics"]])
 
     def files(self, content: Mapping[str, bytes]) -> None:
         """Log files by their path under the run's artifacts."""
@@ -364,18 +334,18 @@ class Run:
 
     def folder(self, folder: Path, path: str) -> None:
         """Log a folder's files below ``path``."""
-        with _quiet("log files", self._uri):
-            self._client.log_artifacts(self.run_id, str(folder), path or None)
+        with quiet("log files", self._uri):
+            self.client.log_artifacts(self.run_id, str(folder), path or None)
 
     def table(self, frame: pd.DataFrame, path: str) -> None:
         """Log a frame so that the UI shows it as a table."""
-        with _quiet("log a table", self._uri):
-            self._client.log_table(self.run_id, data=frame, artifact_file=path)
+        with quiet("log a table", self._uri):
+            self.client.log_table(self.run_id, data=frame, artifact_file=path)
 
     def end(self, status: str = "FINISHED") -> None:
         """Close the run."""
-        with _quiet("end a run", self._uri):
-            self._client.set_terminated(self.run_id, status)
+        with quiet("end a run", self._uri):
+            self.client.set_terminated(self.run_id, status)
 
     def __enter__(self) -> Self:
         return self

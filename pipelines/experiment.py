@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import pandas as pd
 
 from features.settings import Settings
+from features.windows import as_ns
 from models.crossfit import Crossfit
+from models.registry import JUDGING_TAG
 from models.splits import Fold, Folds
 from models.tracking import Run
 from pipelines import console, plots
@@ -30,28 +34,110 @@ _FIGURES = (
 _OUTCOMES = {"missed": 0.0, "at": 1.0, "before": 2.0}
 
 
-def record(run: Run, report: Mapping[str, Any], fitted: Crossfit, folds: Folds, config: Config) -> None:
+def record(
+    run: Run,
+    report: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    fitted: Crossfit,
+    folds: Folds,
+    config: Config,
+) -> None:
     """Log a judged training."""
     champion, judged = report["champion"], report["models"]
     run.log(params=dict(_params(config)) | {"champion": champion}, metrics=dict(_metrics(report)))
-    run.log(tags={"verdict": report["verdict"], "reason": report["reason"], "champion": champion})
+    run.log(
+        tags={
+            "verdict": report["verdict"],
+            "reason": report["reason"],
+            "champion": champion,
+            JUDGING_TAG: judging(fitted.predictions, judged, config),
+            "mlflow.note.content": note(report),
+        }
+    )
     for name, found in judged.items():
         for key in ("before", "at", "missed", "lead_minutes_median"):
             points = [(point["budget"], point[key]) for point in found["curve"] if point[key] is not None]
             if points:
                 run.curve(f"curve/{name}/{key}", points)
     run.table(_failure_table(judged), "failures.json")
+    run.table(_alarm_table(evidence), "false_alarms.json")
     horizon = config.labels.horizon.total_seconds() / 60
     pictures = plots.figures(judged, champion, fitted.predictions, report["budget_per_day"], horizon)
     run.files(
         {
             **{f"figures/{name}": data for name, data in pictures.items()},
             "report.json": console.to_json(report).encode(),
+            "evidence.json": console.to_json(evidence).encode(),
+            "predictions.parquet": _scores(fitted.predictions),
             "config.json": config.model_dump_json(indent=1, exclude={"tracking": {"uri"}}).encode(),
         }
     )
     for fold in folds:
         _record_fold(run, fold, judged, fitted)
+
+
+def judging(predictions: pd.DataFrame, judged: Mapping[str, Mapping[str, Any]], config: Config) -> str:
+    """SHA-256 of what figures depend on beside the model: windows and their folds, failures, and the rules."""
+    first = next(iter(judged))
+    own = predictions[predictions["model"] == first].sort_values(["node", "end"], kind="stable")
+    whole = hashlib.sha256()
+    whole.update(as_ns(own["end"]).tobytes() + own["fold"].to_numpy(dtype="int64").tobytes())
+    whole.update("\0".join(own["node"]).encode())
+    whole.update(json.dumps([[row["failure"], row["time"]] for row in judged[first]["by_failure"]]).encode())
+    whole.update((config.labels.model_dump_json() + config.evaluation.model_dump_json()).encode())
+    return whole.hexdigest()
+
+
+def note(report: Mapping[str, Any]) -> str:
+    """What the run says, in Markdown for the UI."""
+    rows = [
+        f"| {_cell(name)} | {found['before']} ({_percent(found['before_interval'])}) | {found['at']} "
+        f"| {found['missed']} | {found['false_alarms_per_day']:.2f} | {_minutes(found['lead_minutes_median'])} |"
+        for name, found in report["models"].items()
+    ]
+    judged = (
+        f"{report['failures']} failures in {report['monitored_days']:.1f} monitored days, judged leaving one failure "
+        f"out, at a budget of {report['budget_per_day']} false alarms a day. Champion: {_cell(report['champion'])}. "
+        "95 % intervals in brackets."
+    )
+    more = (
+        "Pictures are under *Artifacts*: `figures/trade_off.png`, and a timeline for each failure. "
+        f"The same as one page: `foreshock report {report['run_id']} --out report.html`"
+    )
+    return "\n".join(
+        [
+            f"**Verdict: {report['verdict']}.** {_cell(report['reason'])}.",
+            "",
+            judged,
+            "",
+            "| model | before | at | missed | false alarms a day | lead (min) |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+            more,
+        ]
+    )
+
+
+def _cell(text: object) -> str:
+    """Text that can't end a table's cell or begin a tag."""
+    return str(text).replace("|", "/").replace("<", "&lt;").replace("\n", " ")
+
+
+def _percent(interval: list[float]) -> str:
+    return f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f} %"
+
+
+def _minutes(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _scores(predictions: pd.DataFrame) -> bytes:
+    """All models' out-of-fold scores, a column a model, as Parquet."""
+    wide = predictions.pivot_table(index=["node", "end", "window", "fold"], columns="model", values="score")
+    out = io.BytesIO()
+    wide.astype("float32").reset_index().to_parquet(out, compression="zstd", index=False)
+    return out.getvalue()
 
 
 def _params(config: Config) -> Iterator[tuple[str, object]]:
@@ -66,21 +152,44 @@ def _params(config: Config) -> Iterator[tuple[str, object]]:
 
 
 def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """The champion's figures under plain names, that runs sort by, and every model's below its own name."""
     for key in ("failures", "monitored_days", "windows", "columns"):
         yield key, report[key]
+    yield from _figures(report["models"][report["champion"]])
     for name, found in report["models"].items():
-        for key in _FIGURES:
-            yield f"{name}/{key}", found[key]
-        for key in ("before_interval", "false_alarms_interval"):
-            low, high = found[key]
-            yield f"{name}/{key}_low", low
-            yield f"{name}/{key}_high", high
+        yield from ((f"{name}/{key}", value) for key, value in _figures(found))
+
+
+def _figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    for key in _FIGURES:
+        yield key, found[key]
+    for key in ("before_interval", "false_alarms_interval"):
+        low, high = found[key]
+        yield f"{key}_low", low
+        yield f"{key}_high", high
+    for point in found["curve"]:
+        for key in ("before", "at", "lead_minutes_median", "false_alarms_per_day"):
+            yield f"{key}_at_{point['budget']:g}", point[key]
 
 
 def _failure_table(judged: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """A row for each failure and model."""
     rows = [{"model": name, **row} for name, found in judged.items() for row in found["by_failure"]]
     return pd.DataFrame(rows).astype(object).where(lambda frame: frame.notna(), None)
+
+
+def _alarm_table(evidence: Mapping[str, Any]) -> pd.DataFrame:
+    """A row for each false alarm of the champion, the dearest first."""
+    columns = ["node", "time", "last", "score", "threshold", "cost", "phase", "suspect_gpu", "reason", "log line"]
+    rows = [
+        {
+            **alarm,
+            "reason": alarm["reasons"][0]["text"] if alarm["reasons"] else None,
+            "log line": alarm["lines"][0]["example"][:300] if alarm["lines"] else None,
+        }
+        for alarm in evidence["false_alarms"]
+    ]
+    return pd.DataFrame(rows, columns=columns).astype(object).where(lambda frame: frame.notna(), None)
 
 
 def _record_fold(run: Run, fold: Fold, judged: Mapping[str, Mapping[str, Any]], fitted: Crossfit) -> None:

@@ -6,7 +6,8 @@ import hashlib
 import logging
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from models import bundle, crossfit, evaluation, rules, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.tracking import Dataset, Run, Tracker
-from pipelines import experiment, failures, featurise
+from pipelines import experiment, failures, featurise, report_evidence
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
 from pipelines.store import Store
@@ -51,8 +52,22 @@ class History(NamedTuple):
         return self.matrix.labels["label"].to_numpy(dtype=np.float32)
 
 
-def train(store: Path, config: Config, *, also: Sequence[Path] = (), register: bool = True) -> dict[str, Any]:
+def train(
+    store: Path,
+    config: Config,
+    *,
+    also: Sequence[Path] = (),
+    register: bool = True,
+    tags: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Train, judge leaving one failure out, keep the champion; gives the command's JSON.
+
+    Parameters
+    ----------
+    also
+        Other clusters' stores, to learn from only.
+    tags
+        Of the run in MLflow, beside its own.
 
     Raises
     ------
@@ -66,17 +81,19 @@ def train(store: Path, config: Config, *, also: Sequence[Path] = (), register: b
     others = [recall(Store.open(path), config) for path in also]
     tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
     data = [_dataset(one) for one in (history, *others)]
-    with tracker.start(config.tracking.experiment, _run_name(history), tags=_tags(history), datasets=data) as run:
+    said = {**_tags(history), **(tags or {})}
+    with tracker.start(config.tracking.experiment, _run_name(history), tags=said, datasets=data) as run:
         folds = splits.leave_one_failure_out(history.matrix.windows, history.failures, config.labels, config.evaluation)
-        fitted = _crossfit(history, folds, names, config, others)
+        fitted, seen = _crossfit(history, folds, names, config, others)
         judged = judge(fitted.predictions, history, config)
         best = evaluation.compare(affordable(judged, config.evaluation.budget_per_day), BASELINES)
         champion = best["champion"] or next(iter(judged))
         log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
         frozen = freeze(history, champion, judged, fitted.predictions, config, others)
+        evidence = _evidence(history, champion, judged, fitted, seen, frozen.usual, config)
         report = _report(history, judged, champion, best, config)
         report |= {"run_id": run.run_id, "experiment": config.tracking.experiment, "skipped": _skipped(fitted)}
-        experiment.record(run, report, fitted, folds, config)
+        experiment.record(run, report, evidence, fitted, folds, config)
         report["registered"] = _keep(run, tracker, frozen, report, config, register=register)
     return report
 
@@ -123,20 +140,46 @@ def _require_failures(store: Store, found: pd.DataFrame, events: pd.DataFrame, c
 
 def _crossfit(
     history: History, folds: Folds, names: tuple[str, ...], config: Config, others: Sequence[History]
-) -> crossfit.Crossfit:
-    """Every window scored by models that saw neither it nor its failure; templates are mined in the fold."""
+) -> tuple[crossfit.Crossfit, dict[int, report_evidence.Seen]]:
+    """Every window scored by models that saw neither it nor its failure; templates are mined in the fold.
+
+    Beside the scores what each fold made them by, for the explanations.
+    """
     label, windows = history.label, history.matrix.windows
+    mined: dict[int, Templates | None] = {}
+    seen: dict[int, report_evidence.Seen] = {}
 
     def rows(fold: Fold) -> tuple[pd.DataFrame, pd.DataFrame]:
-        templates = mine(history, fold.train, config)
+        templates = mined[fold.number] = mine(history, fold.train, config)
         return tuple(logged(history, part, templates) for part in (fold.train, fold.test))  # type: ignore[return-value]  # two of them
 
-    def told(fold: Fold, _: Lineup) -> None:
+    def told(fold: Fold, lineup: Lineup) -> None:
+        seen[fold.number] = report_evidence.Seen(lineup, mined[fold.number])
         log.info("fold %d of %d (%s)", fold.number + 1, len(folds), fold.name)
 
     began = rules.began(windows, history.events, to_nanoseconds(config.features.window.stride))
     more = elsewhere(others, config)
-    return crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=told)
+    fitted = crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=told)
+    return fitted, seen
+
+
+def _evidence(
+    history: History,
+    champion: str,
+    judged: dict[str, dict[str, Any]],
+    fitted: crossfit.Crossfit,
+    seen: Mapping[int, report_evidence.Seen],
+    usual: Usual,
+    config: Config,
+) -> dict[str, Any]:
+    """The champion's alarms explained; their suspect GPUs go to its failures too."""
+    own = fitted.predictions[fitted.predictions["model"] == champion].reset_index(drop=True)
+    rows = partial(logged, history)
+    found = report_evidence.gather(history, judged[champion], own, seen, usual, config, rows)
+    for row, told in zip(judged[champion]["by_failure"], found["failures"], strict=True):
+        if row["outcome"] != "missed":
+            row["suspect_gpu"] = told["suspect_gpu"]
+    return found
 
 
 def mine(history: History, rows: NDArray[np.int64], config: Config) -> Templates | None:

@@ -19,7 +19,7 @@ from features.tables import Matrix, SchemaError
 from features.windows import as_ns
 from models import rules
 from pipelines.config import ScoringSettings
-from pipelines.frozen import Frozen
+from pipelines.frozen import Frozen, Usual
 
 # Windows before the judged one that its score may look back on: runs of up to 24 odd windows are counted, of which
 # each is what the last 3 agree on, and the score must last for the persistence's 3; a few to spare.
@@ -108,14 +108,15 @@ def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, A
     reasons = frozen.lineup.explain(frozen.champion, judged.X, began=judged.began)
     for end, said in asked:
         row = rows[said["node"], end]
-        said["reasons"] = [_reason(frozen, judged.X, row, column, effect) for column, effect in reasons[row]]
+        said["reasons"] = [reason(frozen.usual, judged.X, row, column, effect) for column, effect in reasons[row]]
         for column, _ in reasons[row]:
             if said["suspect_gpu"] or column == rules.REASON:
                 continue
             said["suspect_gpu"] = suspect(said["node"], column, end)
 
 
-def _reason(frozen: Frozen, X: pd.DataFrame, row: int, column: str, effect: float) -> dict[str, Any]:
+def reason(usual: Usual, X: pd.DataFrame, row: int, column: str, effect: float) -> dict[str, Any]:
+    """A column that drove a row's score, in words: its value, its peers' at the same moment, its node's own usual."""
     if column == rules.REASON or column not in X.columns:
         text = _RULE if column == rules.REASON else column
         return {"feature": column, "value": None, "peers": None, "usual": None, "effect": float(effect), "text": text}
@@ -124,13 +125,13 @@ def _reason(frozen: Frozen, X: pd.DataFrame, row: int, column: str, effect: floa
     same = (X.index.get_level_values(1) == end) & (X.index.get_level_values(0) != node)
     others = X.loc[same, column].dropna()
     peers = float(others.median()) if len(others) else float("nan")
-    usual = frozen.usual.of_node(str(node), column)
-    text = f"{described(column)} is {_number(value)}; its peers' {_number(peers)}, its own usual {_number(usual)}"
+    own = usual.of_node(str(node), column)
+    text = f"{described(column)} is {_number(value)}; its peers' {_number(peers)}, its own usual {_number(own)}"
     return {
         "feature": column,
         "value": _finite(value),
         "peers": _finite(peers),
-        "usual": _finite(usual),
+        "usual": _finite(own),
         "effect": float(effect),
         "text": text,
     }

@@ -1,4 +1,4 @@
-"""``foreshock train | promote | ui``: learn from history, and compare."""
+"""``foreshock train | report | promote | ui``: learn from history, and compare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipelines.config import Config
 
 def add_to(app: typer.Typer) -> None:
     """Give the application these commands."""
-    for command in (train, promote, ui):
+    for command in (train, report, promote, ui):
         app.command()(command)
 
 
@@ -119,20 +119,47 @@ def _range(interval: list[float]) -> str:
     return f"{interval[0]:.2f}-{interval[1]:.2f}"
 
 
-def promote(
-    version: Annotated[int, typer.Argument(metavar="VERSION", help="Version of the registered model.")],
-    alias: Annotated[str, typer.Option(help="The name that scoring asks for.")] = "champion",
+def report(
+    what: Annotated[str, typer.Argument(metavar="STORE|RUN_ID", help="A store's newest training, or a run of MLflow.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write; it needs no network.")],
+    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="MLflow experiment.")] = None,
     tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")] = None,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     log_format: LogFormatOption = "text",
     quiet: QuietOption = False,
 ) -> None:
-    """Let a registered version do the scoring from now on."""
-    from models import tracking  # noqa: PLC0415  # MLflow takes seconds to load
+    """Write a training as one HTML page: verdict, curve, failures, false alarms, nodes, data quality, limits."""
+    from pipelines import report as room  # noqa: PLC0415  # other commands need not load it
+
+    settings = _with_tracking(start(config, log_format, quiet), experiment, tracking_uri)
+    done = room.report(what, settings, out)
+    typer.echo(console.to_json(done) if as_json else room.describe(done), nl=not as_json)
+
+
+def promote(
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="Version of the registered model.")],
+    alias: Annotated[str, typer.Option(help="The name that scoring asks for.")] = "champion",
+    force: Annotated[
+        bool, typer.Option("--force", help="Though it does not beat the champion on the same folds; on record.")
+    ] = False,
+    tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Let a registered version do the scoring from now on, if it beats the champion on the same folds."""
+    from models import registry  # noqa: PLC0415  # MLflow takes seconds to load
 
     settings = _with_tracking(start(config, log_format, quiet), None, tracking_uri).tracking
-    tracking.promote(settings.uri, settings.registered_model, version, alias)
-    typer.echo(f"models:/{settings.registered_model}@{alias} is version {version} now")
+    found, gate = registry.promote(settings.uri, settings.registered_model, version, alias, force=force)
+    if as_json:
+        said = {"model": found.uri, "alias": alias, "passed": gate.passed, "reason": gate.reason}
+        typer.echo(console.to_json(said), nl=False)
+    else:
+        why = gate.reason if gate.passed else f"forced, though {gate.reason}"
+        typer.echo(f"models:/{settings.registered_model}@{alias} is version {version} now: {why}")
 
 
 def ui(
@@ -143,7 +170,7 @@ def ui(
     quiet: QuietOption = False,
 ) -> None:
     """Serve the MLflow UI on this machine's loopback address."""
-    from models import tracking  # noqa: PLC0415  # MLflow takes seconds to load
+    from models import interface  # noqa: PLC0415  # MLflow takes seconds to load
 
     settings = _with_tracking(start(config, log_format, quiet), None, tracking_uri).tracking
-    tracking.serve_ui(settings.uri, port)
+    interface.serve_ui(settings.uri, port)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from features.tables import ModelError, UpstreamError, UsageError
-from models import tracking
+from models import interface, tracking
 from models.tracking import Dataset, Tracker
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # MLflow leaves its SQLite pool to the collector
@@ -142,13 +142,6 @@ def test_the_first_version_is_champion_and_the_second_challenger(tracker: Tracke
     assert tracker.find("models:/foreshock@challenger").version == "2"
 
 
-def test_promotion_moves_the_alias(tracker: Tracker, tmp_path: Path) -> None:
-    registered(tracker, tmp_path, "one")
-    registered(tracker, tmp_path, "two")
-    tracking.promote(tracker.uri, "foreshock", 2)
-    assert tracker.find("models:/foreshock@champion").version == "2"
-
-
 def test_a_version_downloads_as_the_files_that_were_logged(tracker: Tracker, tmp_path: Path) -> None:
     version = registered(tracker, tmp_path, "one")
     (tmp_path / "to").mkdir()
@@ -166,11 +159,6 @@ def test_a_model_name_of_another_form_is_a_usage_error(tracker: Tracker) -> None
         tracker.find("runs:/abc")
 
 
-def test_an_alias_mlflow_would_misread_is_a_usage_error(tracker: Tracker) -> None:
-    with pytest.raises(UsageError, match="alias"):
-        tracking.promote(tracker.uri, "foreshock", 1, "7 up")
-
-
 def test_the_ui_of_a_server_is_not_served_again() -> None:
     with pytest.raises(UsageError, match="browser"):
-        tracking.serve_ui("http://mlflow.example.org", 5000)
+        interface.serve_ui("http://mlflow.example.org", 5000)
