@@ -13,6 +13,7 @@ from features.tables import EVENTS, Panel, conform, to_time
 # A GPU gone for ten minutes while its siblings are scraped is no lost scrape; nearer to the end of the data nobody
 # can tell yet
 LEAST_NS = 600_000_000_000
+LEAD_NS = 120_000_000_000  # exporters on their way down lose their GPUs one after another within seconds
 MOST_LOSSES = 3  # a GPU that comes and goes more often is exported only while it is allocated
 VANISHED = "the GPU's series ended while its siblings were still exported"
 NOT_BACK = "the GPU did not come back with its siblings"
@@ -117,15 +118,30 @@ def _losses(
         if right - left < 2 or _span(times, left + 1, right) < LEAST_NS:
             continue
         alone = np.flatnonzero(others[left + 1 : right]) + left + 1  # the exporter spoke and this GPU was not there
-        if not len(alone) or _span(times, int(alone[0]), right) < LEAST_NS:
+        first = _sure(times, others, alone, right)
+        if first < 0:
             continue
-        # Of the first minutes without it, half must show its siblings: an exporter that dies drags them all out
-        after = int(np.searchsorted(times, times[alone[0]] + LEAST_NS))
-        if others[alone[0] : after].mean() < 0.5:
-            continue
-        at_once = times[alone[0]] - times[left] <= LEAST_NS // 2
-        out.append((int(left + 1 if at_once else alone[0]), right < len(times), VANISHED if at_once else NOT_BACK))
+        # Gone for minutes before its siblings went down with the node, and not back with them: it went first
+        before = int((alone < first).sum())
+        led = before > 0 and times[alone[before - 1]] - times[alone[0]] >= LEAD_NS
+        start = int(alone[0]) if led else first
+        at_once = times[start] - times[left] <= LEAST_NS // 2
+        out.append((int(left + 1 if at_once else start), right < len(times), VANISHED if at_once else NOT_BACK))
     return out
+
+
+def _sure(times: NDArray[np.int64], others: NDArray[np.bool_], alone: NDArray[np.int64], right: int) -> int:
+    """The first cell from which the GPU was missed for `LEAST_NS`, -1 when there is none.
+
+    Of the minutes from there on, half must show its siblings: an exporter that dies drags them all out, so what
+    counts then is whether the GPU comes back with them.
+    """
+    begins = alone[np.flatnonzero(np.diff(alone, prepend=-2) > 1)]
+    for begin in begins.tolist():
+        after = int(np.searchsorted(times, times[begin] + LEAST_NS))
+        if _span(times, begin, right) >= LEAST_NS and others[begin:after].mean() >= 0.5:
+            return int(begin)
+    return -1
 
 
 def _span(times: NDArray[np.int64], start: int, stop: int) -> int:

@@ -27,18 +27,24 @@ class Gauge(NamedTuple):
     codes: NDArray[np.float64]
 
 
+def is_gauge(metric: str) -> bool:
+    """Whether a series of this metric tells the last code."""
+    return bool(_GAUGE.search(metric) or (_COUNTED.search(metric) and _CODE.search(metric)))
+
+
+def code_of(metric: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The codes that samples of such a series tell; NaN where they tell none."""
+    if not _GAUGE.search(metric) and (found := _CODE.search(metric)):
+        return np.where(np.isnan(values), np.nan, np.where(values > 0, float(found[1]), 0.0))
+    return np.where((values >= 0) & (values <= MOST_CODE), values, np.nan)
+
+
 def read_gauges(panel: Panel) -> list[Gauge]:
     """The last code of each GPU over the panel; a change of labels goes on where the former series ended."""
     by_gpu: dict[str, list[NDArray[np.float64]]] = {}
     for series, values in zip(panel.series, panel.values, strict=True):
-        if _GAUGE.search(series.metric):
-            codes = values
-        elif _COUNTED.search(series.metric) and (found := _CODE.search(series.metric)):
-            codes = np.where(np.isnan(values), np.nan, np.where(values > 0, float(found[1]), 0.0))
-        else:
-            continue
-        known = (codes >= 0) & (codes <= MOST_CODE)
-        by_gpu.setdefault(series.gpu, []).append(np.where(known, codes, np.nan))
+        if is_gauge(series.metric):
+            by_gpu.setdefault(series.gpu, []).append(code_of(series.metric, values))
     out = []
     for gpu in sorted(by_gpu):
         rows = sorted(by_gpu[gpu], key=_first_sample)
@@ -58,7 +64,7 @@ def from_gauge(
     Parameters
     ----------
     times
-        int64 [T], nanoseconds since 1970.
+        int64 [T], nanoseconds since 1970 at which the codes were read.
     codes
         float64 [T]; NaN without a sample.
     before

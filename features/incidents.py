@@ -74,6 +74,7 @@ def group(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | N
 
 def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> Grouped:
     """As `group`, with the events' places; `events` must be in time order."""
+    events = with_user_kinds(events, settings)
     target = np.array(
         [
             catalogue.is_target(None if pd.isna(code) else int(code), kind, settings, detail)
@@ -81,6 +82,8 @@ def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | 
         ],
         dtype=bool,
     )
+    if settings.given == "instead":  # onsets of XIDs that were given are failures still
+        target &= (events["origin"] == "given").to_numpy()
     incident = np.full(len(events), -1, dtype=np.int64)
     places = np.flatnonzero(target)
     if len(places):
@@ -101,9 +104,21 @@ def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | 
     return Grouped(_table([rows[index] for index in order]), incident, target)
 
 
+def with_user_kinds(events: pd.DataFrame, settings: LabelSettings) -> pd.DataFrame:
+    """The events with the classes of the user's own catalogue."""
+    if not settings.codes or not len(events):
+        return events
+    kinds = [
+        catalogue.kind_for(None if pd.isna(code) else int(code), kind, settings)
+        for code, kind in zip(events["xid"], events["kind"], strict=True)
+    ]
+    return events.assign(kind=pd.Series(kinds, index=events.index, dtype="str"))
+
+
 def explain(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> list[str]:
     """One sentence for each event: why it is, or isn't, a failure."""
     grouped = assign(events, settings, given)
+    events = with_user_kinds(events, settings)
     names = list(grouped.failures["failure"])
     seen: set[int] = set()
     out = []
@@ -112,16 +127,15 @@ def explain(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame |
         zip(*columns, strict=True), grouped.incident.tolist(), grouped.target.tolist(), strict=True
     ):
         code = None if pd.isna(row[0]) else int(row[0])
+        subject, why = _subject(code, settings), _why(code, row[1], settings, is_it=target, said=row[2])
         if target:
             begins = incident not in seen
             seen.add(incident)
             verb = "is the first line of" if begins else "belongs to"
-            out.append(f"{_subject(code)} {verb} failure {names[incident]}: {_why(code, row[1], settings, is_it=True)}")
+            out.append(f"{subject} {verb} failure {names[incident]}: {why}")
         else:
             near = f"; it is within {settings.incident_gap} of failure {names[incident]}" if incident >= 0 else ""
-            out.append(
-                f"{_subject(code)} is no failure: {_why(code, row[1], settings, is_it=False, said=row[2])}{near}"
-            )
+            out.append(f"{subject} is no failure: {why}{near}")
     return out
 
 
@@ -240,8 +254,8 @@ def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSetting
         "severity": "Fatal" if (core["severity"] == "Fatal").any() else main["severity"],
         "count": int((around if len(around) else events)["count"].sum()),
         "origin": "+".join(origin for origin in _ORIGINS if (core["origin"] == origin).any()),
-        "recovery_action": asked[-1] if asked else catalogue.action(code),
-        "evidence": f"{_subject(code)}: {main['detail']}".removesuffix(": "),
+        "recovery_action": asked[-1] if asked else catalogue.action(code, settings),
+        "evidence": f"{_subject(code, settings)}: {main['detail']}".removesuffix(": "),
     }
 
 
@@ -289,16 +303,18 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return conform(pd.DataFrame(rows), FAILURES)
 
 
-def _subject(code: int | None) -> str:
+def _subject(code: int | None, settings: LabelSettings) -> str:
     if code is None:
         return "lost GPU or switch error"
-    row = catalogue.codes().get(code)
-    return f"XID {code} ({row.meaning})" if row else f"XID {code}"
+    row = catalogue.lookup(code, settings)
+    return f"XID {code} ({row.meaning})" if row and row.meaning else f"XID {code}"
 
 
 def _why(code: int | None, kind: str, settings: LabelSettings, *, is_it: bool, said: str = "") -> str:
     """The reason in words."""
     preset = f"preset {settings.preset}"
+    if settings.given == "instead":
+        return "it was given" if is_it else "labels.given = 'instead' counts only incidents that were given"
     if code is not None and code in settings.not_hardware:
         return "labels.not_hardware excludes it"
     if code is not None and code in settings.hardware:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_serializer
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -122,6 +123,16 @@ class PeerSettings(Settings):
     least: int = Field(default=3, ge=2)  # fewer peers than this say nothing
 
 
+class CodeSettings(Settings):
+    """What the user's own catalogue says of an XID; "" leaves what is known of it."""
+
+    mnemonic: str = ""
+    meaning: str = ""
+    action: str = ""
+    kind: Literal["", "hardware", "degradation", "application", "metadata", "unknown"] = ""
+    paper: bool | None = None
+
+
 class LabelSettings(Settings):
     """When a window counts as a warning."""
 
@@ -134,6 +145,17 @@ class LabelSettings(Settings):
     preset: str = "hardware"
     hardware: tuple[int, ...] = ()  # overrides of the catalogue: codes to count as hardware
     not_hardware: tuple[int, ...] = ()
+    # A CSV with the columns of features/xid_catalog.csv (code and any of the others), whose rows go before its rows;
+    # a relative path is taken from the configuration file's folder
+    catalogue: Path | None = None
+    codes: dict[int, CodeSettings] = Field(default_factory=dict)  # the same by code; what that file says is put here
+    # What incidents that were given (ingest --incidents) are beside those found: more of them, or the only ones
+    given: Literal["merge", "instead"] = "merge"
+
+    @field_serializer("codes")
+    def _text_keys(self, codes: dict[int, CodeSettings]) -> dict[str, dict[str, Any]]:
+        """TOML's keys are text, and it has no null."""
+        return {str(code): said.model_dump(mode="json", exclude_none=True) for code, said in codes.items()}
 
 
 class RetrySettings(Settings):

@@ -9,6 +9,7 @@ from pathlib import Path
 import tomli_w
 from pydantic import Field, ValidationError
 
+from features import catalogue
 from features.settings import CheckpointSettings, Duration, FeatureSettings, LabelSettings, RetrySettings, Settings
 from features.tables import UsageError
 from models.settings import EvaluationSettings, ModelSettings
@@ -112,7 +113,7 @@ def load(path: Path | None = None) -> Config:
     if path is None:
         return Config()
     try:
-        return Config.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _with_catalogue(Config.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))), path.parent)
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -123,6 +124,28 @@ def load(path: Path | None = None) -> Config:
         raise UsageError(f"{path}: {where}: {first['msg']}; 'foreshock config show' prints every key") from error
 
 
+def _with_catalogue(config: Config, folder: Path) -> Config:
+    """The configuration with the codes of the user's catalogue file; those in the configuration itself go before.
+
+    Raises
+    ------
+    UsageError
+        The file can't be read or breaks its form.
+    """
+    said = config.labels.catalogue
+    if said is None:
+        return config
+    path = folder / said
+    try:
+        codes = catalogue.parse(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"labels.catalogue: {path}: can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"labels.catalogue: {path}: {error}") from error
+    labels = config.labels.model_copy(update={"codes": {**codes, **config.labels.codes}})
+    return config.model_copy(update={"labels": labels})
+
+
 def to_toml(config: Config) -> str:
     """Every setting as TOML that `load` reads back."""
-    return tomli_w.dumps(config.model_dump(mode="json"))
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from features import absence, catalogue, gauge, incidents, xid
-from features.settings import LabelSettings
-from features.tables import EVENTS, conform
+from features import absence, catalogue, gauge, incidents, repair, xid
+from features.settings import LabelSettings, to_nanoseconds
+from features.tables import EVENTS, conform, to_ns
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store
@@ -37,14 +37,13 @@ def events(store: Store, config: Config, counts: Counter[str] | None = None) -> 
     DataFrame
         Frame of `EVENTS`.
     """
-    del config  # which labels make a GPU was settled at ingest
     gpus = store.gpus()
     held: list[pd.DataFrame] = [_given_onsets(store.incidents(), gpus)]
     for found in _by_node(store, gpus, Counter() if counts is None else counts):
         held.append(found)
         if len(held) > _FOLD_EVERY:
             held = [_folded(held)]
-    return _folded(held)
+    return incidents.with_user_kinds(_folded(held), config.labels)
 
 
 def failures(store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
@@ -55,6 +54,49 @@ def failures(store: Store, config: Config, preset: str | None = None) -> pd.Data
 def grouped(found: pd.DataFrame, store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
     """Failures by the preset among events that `events` found, tickets among them: frame of `FAILURES`."""
     return incidents.group(found, _labels(config, preset), _tickets(store))
+
+
+def with_repairs(store: Store, config: Config, found: pd.DataFrame) -> pd.DataFrame:
+    """Failures with four more columns: what came of the node, and what the data can't say.
+
+    ``repaired`` (time at which the node had all its GPUs again, NaT when none was away or nobody knows),
+    ``repair_minutes`` (from the failure to then), ``left_censored`` (the node's data begin less than a horizon and a
+    window before the failure: its warning may be cut off) and ``right_censored`` (they end before the node was whole
+    again, or before its recovery time is over).
+    """
+    out = found.copy()
+    rows = [
+        _came_of(store, config, node, time, end)
+        for node, time, end in zip(out["node"], out["time"], out["end"], strict=True)
+    ]
+    ends = np.array([np.iinfo(np.int64).min if row[0] is None else row[0] for row in rows], dtype=np.int64)
+    out["repaired"] = pd.DatetimeIndex(ends.view("datetime64[ns]")).tz_localize("UTC")  # the least integer is NaT
+    out["repair_minutes"] = (out["repaired"] - out["time"]).dt.total_seconds() / 60
+    out["left_censored"] = pd.Series([row[1] for row in rows], index=out.index, dtype=bool)
+    out["right_censored"] = pd.Series([row[2] for row in rows], index=out.index, dtype=bool)
+    return out
+
+
+def _came_of(
+    store: Store, config: Config, node: str, time: pd.Timestamp, end: pd.Timestamp
+) -> tuple[int | None, bool, bool]:
+    """When it was repaired, and whether the data begin too late or end too early to say all of it."""
+    recovery = to_nanoseconds(config.labels.recovery)
+    lead = to_nanoseconds(config.labels.horizon) + to_nanoseconds(config.features.window.length)
+    failed, over = to_ns(time), to_ns(end) + recovery
+    days = store.days(node) or store.log_days(node)
+    if not days:
+        return None, True, True
+    first, last = store.node_span(node)
+    sights = []
+    came = repair.Repair(None, away=False)
+    for day in [day for day in store.days(node) if day >= failed // DAY_NS - 1]:
+        sights.append(absence.sight(store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)))
+        seen = _trimmed(absence.join(sights))
+        came = repair.repair(seen, failed, over - failed)
+        if came.repaired is not None or (not came.away and (day + 1) * DAY_NS > over):
+            break
+    return came.repaired, first > failed - lead, last < over or (came.away and came.repaired is None)
 
 
 def explain(store: Store, config: Config, preset: str | None = None) -> list[dict[str, Any]]:
@@ -89,12 +131,16 @@ def _by_node(store: Store, gpus: pd.DataFrame, counts: Counter[str]) -> Iterator
 def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Events of the gauge, and of GPUs that vanish, of one node."""
     where = {gpu: pci for gpu, pci, host in zip(gpus["gpu"], gpus["pci"], gpus["node"], strict=True) if host == node}
-    before: dict[str, float] = {}
+    before = {gpu: code for (host, gpu), (_, code) in store.first_codes().items() if host == node}
     sights = []
     for day in store.days(node):
         panel = store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)
+        taken = store.stamps(node, day, gauge.is_gauge)
         for gpu, codes in gauge.read_gauges(panel):
-            yield gauge.from_gauge(panel.times, codes, node, gpu, where.get(gpu, ""), before.get(gpu, np.nan))
+            # the sample's own time; a cell's start may lie before the error
+            read = np.max([stamps for series, stamps in taken.items() if series.gpu == gpu], axis=0)
+            times = np.where(read >= 0, read, panel.times)
+            yield gauge.from_gauge(times, codes, node, gpu, where.get(gpu, ""), before.get(gpu, np.nan))
             before[gpu] = gauge.last_known(codes, before.get(gpu, np.nan))
         sights.append(absence.sight(panel))
     if sights:

@@ -42,6 +42,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> int:
     for (node, day), sources in sorted(lines.items()):
         _merge_lines(store, node, day, sources)
     _merge_gpus(store, staged, names)
+    _merge_codes(store, staged, names)
     for address in names:  # all it had is under its name now
         for kind in ("panels", "logs"):
             shutil.rmtree(store.path / kind / node_folder(address), ignore_errors=True)
@@ -126,3 +127,15 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
     if not rows:
         return
     replace_file(store.path / "gpus.parquet", frame_bytes(last_known(rows)))
+
+
+def _merge_codes(store: Store, staged: list[Finished], names: dict[str, str]) -> None:
+    """The first code of every gauge of XIDs; of two inputs the earlier sample's."""
+    held = {(names.get(node, node), gpu): found for (node, gpu), found in store.first_codes().items()}
+    for finished in staged:
+        for node, gpu, time, code in finished.first_codes:
+            key = (names.get(node, node) if node in finished.unsettled else node, gpu)
+            held[key] = min((time, code), held.get(key, (time, code)))
+    if held:
+        said = [[*key, *found] for key, found in sorted(held.items())]
+        replace_file(store.path / "first_codes.json", json.dumps(said).encode())

@@ -126,6 +126,23 @@ def read_values(path: Path, wanted: Callable[[str], bool] | None = None) -> tupl
     return [split_name(title) for title in titles], values
 
 
+def read_stamps(path: Path, wanted: Callable[[str], bool]) -> tuple[list[Series], NDArray[np.int64]]:
+    """When the samples of these metrics were taken, int64 [S, T]; -1 in a cell without one."""
+    file = _open(path)
+    names = [name for name in file.schema_arrow.names if "|" in name]
+    which = json.loads(file.metadata.metadata[b"foreshock"])["offsets"]
+    picked = {
+        name: f"offset:{index}" for name, index in zip(names, which, strict=True) if wanted(split_name(name).metric)
+    }
+    table = file.read_row_group(0, columns=["time", *picked, *sorted(set(picked.values()))], use_threads=False)
+    starts = table.column("time").to_numpy().astype("datetime64[ns]").astype(np.int64)
+    out = np.full((len(picked), len(starts)), -1, dtype=np.int64)
+    for row, (name, offset) in enumerate(picked.items()):
+        there = ~np.isnan(table.column(name).to_numpy())
+        out[row, there] = (starts + table.column(offset).to_numpy())[there]
+    return [split_name(name) for name in picked], out
+
+
 def read_day(path: Path, cells: Cells) -> None:
     """Fill cells with the day's values and the times of its samples."""
     file = _open(path)

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from features import gauge
 from features.tables import LOGS, Series
 from pipelines.grid import DAY_NS, by_day, last_of_cells
 from pipelines.identity import Identity
@@ -50,11 +51,14 @@ class Staged:
         self._gpus: dict[tuple[str, str, str], list[int]] = {}
         self._addresses: defaultdict[str, set[str]] = defaultdict(set)
         self._unsettled: set[str] = set()
+        self._first_codes: dict[tuple[str, str], tuple[int, float]] = {}
         self._line_count = 0
         self.conflicts = 0
 
     def add(self, identity: Identity, chunk: SampleChunk) -> None:
         """Take one chunk whose node is known."""
+        if gauge.is_gauge(identity.series.metric):
+            self._remember_code(identity, chunk)
         times, values, conflicts = last_of_cells(chunk.times, chunk.values, self._step_ns)
         self.conflicts += conflicts
         node, series = identity.node, identity.series
@@ -75,6 +79,15 @@ class Staged:
             self._unsettled.add(identity.node)
         elif identity.address and identity.address != identity.node:
             self._addresses[identity.address].add(identity.node)
+
+    def _remember_code(self, identity: Identity, chunk: SampleChunk) -> None:
+        """The first XID code a GPU's gauge showed: the cell it lies in may hold a later one."""
+        codes = gauge.code_of(identity.series.metric, chunk.values)
+        known = np.flatnonzero(~np.isnan(codes))
+        if len(known):
+            place = known[np.lexsort((codes[known], chunk.times[known]))[0]]
+            key, found = (identity.node, identity.series.gpu), (int(chunk.times[place]), float(codes[place]))
+            self._first_codes[key] = min(found, self._first_codes.get(key, found))
 
     def add_logs(self, frame: pd.DataFrame) -> None:
         """Take a frame of LOGS."""
@@ -98,7 +111,7 @@ class Staged:
             groups = frame.groupby([frame["node"], days], sort=True)
             lines = {
                 # joined frames hold their text in pieces, and a batch must be one
-                (str(node), int(day)): pa.Table.from_pandas(part, schema=whole, preserve_index=False)
+                (str(node), int(str(day))): pa.Table.from_pandas(part, schema=whole, preserve_index=False)
                 .combine_chunks()
                 .to_batches()[0]
                 for (node, day), part in groups
@@ -126,6 +139,7 @@ class Staged:
             "gpus": [[*key, *seen] for key, seen in sorted(self._gpus.items())],
             "addresses": {address: sorted(nodes) for address, nodes in sorted(self._addresses.items())},
             "unsettled": sorted(self._unsettled),
+            "first_codes": [[*key, *found] for key, found in sorted(self._first_codes.items())],
         }
         replace_file(self.folder / "done.json", json.dumps(said).encode())
 
@@ -155,6 +169,7 @@ class Finished:
         self.gpus: list[list[Any]] = said["gpus"]
         self.addresses: dict[str, list[str]] = said["addresses"]
         self.unsettled: set[str] = set(said["unsettled"])
+        self.first_codes: list[tuple[str, str, int, float]] = [tuple(row) for row in said.get("first_codes", ())]
         self._series = [Series(*pair) for pair in said["series"]]
         self._where: defaultdict[tuple[str, Key], list[tuple[str, int]]] = defaultdict(list)
         for part in said["parts"]:

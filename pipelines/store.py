@@ -5,7 +5,7 @@
     STORE/store.json                         format and step
     STORE/panels/<node>/<2026-01-04>.parquet time, one column a series (``metric|gpu``), sample offsets
     STORE/logs/<node>/<2026-01-04>.parquet   rows of LOGS in time order
-    STORE/gpus.parquet sessions.parquet incidents.parquet
+    STORE/gpus.parquet sessions.parquet incidents.parquet first_codes.json
     STORE/inputs/<digest>.json               what was taken in; written when it is in for good
     STORE/staging/                           inputs on their way in
     STORE/cache/                             what can be computed again
@@ -31,12 +31,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from features.tables import GPUS, LOGS, SESSIONS, BusyError, InputError, Panel, Table, UsageError, conform
+from features.tables import GPUS, LOGS, SESSIONS, BusyError, InputError, Panel, Series, Table, UsageError, conform
 from pipelines.grid import DAY_NS, Cells
-from pipelines.panel_files import day_statistics, read_day, read_values, write_day
+from pipelines.panel_files import day_statistics, read_day, read_stamps, read_values, write_day
 
 FORMAT = 1
+_SMALL = ("first_codes.json", "gpus.parquet", "incidents.parquet", "sessions.parquet", "store.json")
 INCIDENTS = Table(
     "incidents",
     {
@@ -260,6 +262,17 @@ class Store:
         book: dict[str, list[str]] = json.loads(path.read_bytes()) if path.exists() else {}
         return book
 
+    def first_codes(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """By node and GPU, time [ns] and code of the first sample of its gauge of XIDs."""
+        path = self.path / "first_codes.json"
+        rows = json.loads(path.read_bytes()) if path.exists() else []
+        return {(node, gpu): (time, code) for node, gpu, time, code in rows}
+
+    def stamps(self, node: str, day: int, wanted: Callable[[str], bool]) -> dict[Series, NDArray[np.int64]]:
+        """When a day's samples were taken, int64 [T] (-1 without one), of the metrics that `wanted` says yes to."""
+        path = self.panel_path(node, day)
+        return dict(zip(*read_stamps(path, wanted), strict=True)) if path.exists() else {}
+
     def addresses(self) -> dict[str, str]:
         """Addresses that are one node's; one with series of several nodes (kube-state-metrics) is none's."""
         return {address: nodes[0] for address, nodes in self.address_book().items() if len(nodes) == 1}
@@ -280,18 +293,22 @@ class Store:
         InputError
             The store is empty.
         """
-        starts, ends = [], []
         for kind in ("panels", "logs"):
-            for node in self._folders(kind):
-                days = self._days(kind, node)
-                for day in {days[0], days[-1]}:
-                    said = self._day_statistics(kind, node, day)
-                    starts.append(said["first_ns"])
-                    ends.append(said["last_ns"])
-            if starts:
+            spans = [self._node_span(kind, node) for node in self._folders(kind)]
+            if spans:
+                starts, ends = zip(*spans, strict=True)
                 # the cell that holds the last sample ends here
                 return min(starts) // self.step_ns * self.step_ns, (max(ends) // self.step_ns + 1) * self.step_ns
         raise InputError(f"{self.path} is empty; 'foreshock ingest {self.path} --metrics PATH --logs PATH' fills it")
+
+    def node_span(self, node: str) -> tuple[int, int]:
+        """Times [ns] of a node's first and last sample, or of its log lines when it has no samples."""
+        return self._node_span("panels" if self.days(node) else "logs", node)
+
+    def _node_span(self, kind: str, node: str) -> tuple[int, int]:
+        days = self._days(kind, node)
+        said = [self._day_statistics(kind, node, day) for day in (days[0], days[-1])]
+        return said[0]["first_ns"], said[1]["last_ns"]
 
     def totals(self) -> dict[str, int]:
         """Nodes, distinct series of a node, cells with a sample, log lines."""
@@ -329,7 +346,7 @@ class Store:
     def digest(self) -> str:
         """SHA-256 of all content: equal for equal content, however it came in."""
         whole = hashlib.sha256()
-        small = [self.path / name for name in ("gpus.parquet", "incidents.parquet", "sessions.parquet", "store.json")]
+        small = [self.path / name for name in _SMALL]
         large = [path for kind in ("panels", "logs") for path in (self.path / kind).glob("*/[0-9]*.parquet")]
         for path in (*small, *sorted(large)):
             if path.exists():

@@ -44,6 +44,18 @@ def test_a_gpu_that_does_not_come_back_after_a_reboot_is_lost_when_its_siblings_
     assert lost("*__", "*_*") == [("GPU-0", 60)]
 
 
+def test_a_gpu_that_goes_minutes_before_its_node_and_does_not_come_back_was_lost_then() -> None:
+    assert lost("*....__", "*xxxx_*") == [("GPU-0", 30)]
+
+
+def test_a_gpu_that_goes_seconds_before_its_node_and_does_not_come_back_is_missed_at_the_return() -> None:
+    assert lost("*.__", "*x_*") == [("GPU-0", 61)]
+
+
+def test_a_gpu_that_goes_minutes_before_its_node_and_comes_back_is_no_loss() -> None:
+    assert lost("*...._*", "*xxxx_*") == []
+
+
 def test_the_end_of_the_data_is_no_loss() -> None:
     assert lost("*.....", "*xxxxx") == []
 

@@ -49,3 +49,31 @@ def test_an_unknown_preset_is_refused() -> None:
 )
 def test_the_action_is_nvidia_s(code: int, action: str) -> None:
     assert catalogue.action(code) == action
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("xid,class\n31,hardware\n", "no column code"),
+        ("code,klass\n31,hardware\n", "unknown column klass"),
+        ("code,class\n31,hardware\n# a word\nmany,hardware\n", "line 4: .*many"),
+        ("code,class\n31,broken\n", "line 2: "),
+        ("code,class\n31,hardware\n31,hardware\n", "line 3: code 31 comes twice"),
+    ],
+)
+def test_a_catalogue_of_the_user_s_that_is_wrong_is_told_its_line(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        catalogue.parse(text)
+
+
+def test_the_user_s_catalogue_changes_only_what_it_says() -> None:
+    settings = LabelSettings(codes=catalogue.parse("code,class\n79,application\n"))
+    row = catalogue.lookup(79, settings)
+    assert row is not None
+    assert (row.kind, row.action, row.paper) == ("application", "RESTART_BM", True)
+
+
+def test_an_nvlink_error_that_is_not_fatal_stays_so_in_the_user_s_catalogue() -> None:
+    settings = LabelSettings(codes=catalogue.parse("code,class\n149,hardware\n"))
+    assert not catalogue.is_target(149, "degradation", settings)
+    assert catalogue.is_target(149, "hardware", settings)

@@ -45,3 +45,23 @@ def test_a_wrong_setting_is_named_in_one_line(tmp_path: Path, text: str, complai
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         load(tmp_path / "absent.toml")
+
+
+def test_the_user_s_catalogue_is_read_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "codes.csv").write_text("code,class\n31,hardware\n")
+    file = tmp_path / "foreshock.toml"
+    file.write_text('[labels]\ncatalogue = "codes.csv"\n')
+    assert load(file).labels.codes[31].kind == "hardware"
+    file.write_text(to_toml(load(file)))
+    assert load(file).labels.codes[31].kind == "hardware"
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("code,class\n31,broken\n", "codes.csv: line 2")])
+def test_a_catalogue_that_can_t_be_used_is_named(tmp_path: Path, text: str | None, said: str) -> None:
+    if text:
+        (tmp_path / "codes.csv").write_text(text)
+    file = tmp_path / "foreshock.toml"
+    file.write_text('[labels]\ncatalogue = "codes.csv"\n')
+    with pytest.raises(UsageError, match=said) as caught:
+        load(file)
+    assert "\n" not in str(caught.value)
