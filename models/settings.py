@@ -30,3 +30,5 @@ class ModelSettings(Settings):
     threads: int = Field(default=0, ge=0)  # 0: all cores; training only
     quiet_windows: int = Field(default=50_000, ge=100)  # windows without failure kept for fitting, weighted up
     persistence: int = Field(default=3, ge=1)  # windows that must agree before a score counts fully
+    # A model's own parameters by its name, as 'foreshock tune' finds them: {"lightgbm": {"leaves": 8}}
+    options: dict[str, dict[str, int | float]] = Field(default_factory=dict)
