@@ -67,6 +67,14 @@ def _nodes(sights: Sequence[Sight], source: str, kind: str) -> list[str]:
 def _bytes(sights: Sequence[Sight]) -> Iterator[Limit]:
     """Nodes whose bytes are told by something less than the NFS client's own count, or not at all."""
     whole = len({sight.node for sight in sights})
+    told = {sight.node for sight in sights if any(sight.source.values())}
+    still = sorted(told - {sight.node for sight in sights if sight.seen})
+    if still:
+        yield Limit(
+            f"anything of {len(still)} of {whole} nodes ({_names(still)})",
+            "no counter of bytes has two samples within the staleness, so nothing is known to have moved",
+            "ingest a longer stretch, or raise features.panel.staleness above the scrape interval",
+        )
     for kind in KINDS:
         dark = sorted(set(_nodes(sights, "", kind)) - {s.node for s in sights if s.source.get(kind)})
         if dark:

@@ -225,6 +225,36 @@ def test_a_name_that_looks_like_html_is_shown_as_text(tmp_path: Path) -> None:
     assert "<b>x" not in checkpoints_report.section(told(store))
 
 
+def test_the_kernels_own_text_taken_twice_tells_what_moved_between(tmp_path: Path, real_data: Path) -> None:
+    text = (real_data / "kernel" / "proc_mountstats.txt").read_text()
+    later = text.replace(" 1210214218 ", f" {1210214218 + 30 * 10**9} ").replace(
+        "READ: 1298 1298 0 207680 1210292152 6 79386", "READ: 31298 31298 0 207680 1210292152 1500006 3719386"
+    )
+    for content, moment in ((text, "00:00:00"), (later, "00:00:30")):
+        path = tmp_path / f"{moment[-2:]}.txt"
+        path.write_text(content)
+        when = pd.Timestamp(f"2026-01-04T{moment}Z")
+        ingest(tmp_path / "s", CONFIG, metrics=[path], node="n1", reference_time=when)
+    result = checkpoints(tmp_path / "s", CONFIG, workers=1)
+    (event,) = result["events"]
+    assert (event["kind"], event["bytes_per_second"]) == ("load", pytest.approx(1e9))
+    assert event["slots_in_use"] == pytest.approx(3640 / 30)
+    assert event["queue_share"] == pytest.approx(1500 / (1500 + 3640))
+    assert limits(result, "1 of 1 loads lasted")
+    assert limits(result, "whether GPUs were idle")
+
+
+def test_a_page_of_node_exporter_alone_says_that_nothing_is_known_to_have_moved(
+    tmp_path: Path, real_data: Path
+) -> None:
+    page = real_data / "exposition" / "node_exporter.metrics"
+    ingest(tmp_path / "s", CONFIG, metrics=[page], node="n1", reference_time=pd.Timestamp("2026-01-04T00:00:00Z"))
+    result = checkpoints(tmp_path / "s", CONFIG, workers=1)
+    assert result["events"] == []
+    assert limits(result, "anything of", "(n1)", "two samples")
+    assert not limits(result, "n1", "neither mountstats")
+
+
 class Book:
     """Stands where MLflow does and keeps what it is told."""
 
