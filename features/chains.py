@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,23 @@ def exclusions(sessions: pd.DataFrame) -> pd.DataFrame:
             "attempt": pd.Series([row[3] for row in kept], dtype="int64"),
         }
     )
+
+
+def dropped(tried: pd.DataFrame) -> pd.DataFrame:
+    """Nodes that a failed try had and its retry ran without, for records that name no exclusions; as `exclusions`.
+
+    Only where at least half of the nodes stayed: another set altogether says nothing of a single node.
+    """
+    rows = []
+    columns = (tried[name].tolist() for name in ("chain", "kind", "nodes", "started", "job", "attempt"))
+    for before, after in pairwise(zip(*columns, strict=True)):
+        had, has = set(before[2]), set(after[2])
+        if before[0] == after[0] and before[1] == FAILURE and not pd.isna(after[3]) and len(had & has) * 2 >= len(had):
+            rows += [
+                {"node": node, "time": after[3], "job": after[4], "attempt": after[5]} for node in sorted(had - has)
+            ]
+    frame = pd.DataFrame(rows, columns=["node", "time", "job", "attempt"]).sort_values("time", ignore_index=True)
+    return frame.astype({"node": "str", "time": TIME_DTYPE, "job": "str", "attempt": "int64"})
 
 
 def returns(sessions: pd.DataFrame, left_out: pd.DataFrame) -> pd.Series[pd.Timestamp]:

@@ -212,6 +212,10 @@ def _troubles(found: _Found, config: Config, size: int, cannot: list[str]) -> di
     """Node by node: exclusions from jobs, failures by the preset, and incidents of any XID."""
     out = {}
     left_out = chains.exclusions(found.sessions)
+    if not len(left_out) and found.source == "given":
+        left_out = chains.dropped(found.tried)
+        if len(left_out):
+            cannot.append(retries_words.DROPPED)
     if len(left_out):
         rows = left_out.assign(back=chains.returns(found.sessions, left_out))
         out["exclusions"] = _of_nodes(rows, found, config, size)

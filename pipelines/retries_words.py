@@ -19,6 +19,10 @@ NO_SESSIONS = (
 )
 NO_NODES = "The sessions name no nodes: lost hours and what exclusions cost can't be said; give them a column nodes."
 NO_GPUS = "How many GPUs a node has is not known: hours are node-hours; set retries.gpus_per_node."
+DROPPED = (
+    "The sessions name no excluded nodes: whether a node was left out on purpose can't be said; nodes of a failed try "
+    "that its retry ran without were taken for it."
+)
 NO_EXCLUSIONS = "The sessions name no excluded nodes: nothing can be said of exclusions; give them a column excluded."
 NO_FAILURES = "There is no failure of preset {preset} on few nodes: nothing can be said of how nodes fail again by it."
 ALL_WIDE = "All {wide} incidents of {name} touch many nodes at once: they are a job's, and say nothing of a node."

@@ -168,8 +168,26 @@ def test_a_node_named_again_before_it_ran_is_still_the_same_exclusion() -> None:
     assert chains.returns(sessions(*rows, back, later), found).tolist() == [*stamps(["05:00"]), pd.NaT]
 
 
+def test_nodes_that_a_retry_ran_without_were_dropped_unless_all_changed() -> None:
+    rows = (
+        ("a", 1, "00:00", "06:00", "failed", "n1 n2 n3", ""),
+        ("a", 2, "06:11", "06:21", "failed", "n2 n3 n4", ""),
+        ("a", 3, "06:32", "06:40", "cancelled", "n7 n8 n9", ""),
+        ("a", 4, "06:50", "07:00", "failed", "n7 n8", ""),
+    )
+    found = chains.dropped(chains.attempts(sessions(*rows), SETTINGS))
+    assert found[["node", "job", "attempt"]].to_numpy().tolist() == [["n1", "a", 2]]
+    assert found["time"].tolist() == stamps(["06:11"]).tolist()
+
+
 def test_no_sessions_give_empty_tables() -> None:
     tried = chains.attempts(SESSIONS.empty(), SETTINGS)
-    assert len(tried) == len(chains.chains(tried)) == len(chains.exclusions(SESSIONS.empty())) == 0
+    assert (
+        len(tried)
+        == len(chains.chains(tried))
+        == len(chains.exclusions(SESSIONS.empty()))
+        == len(chains.dropped(tried))
+        == 0
+    )
     assert chains.lost_hours(tried, SETTINGS) == {"waiting": 0, "stumbles": 0, "at_most": 0}
     assert len(chains.costs(tried, SETTINGS)) == len(chains.recoveries(tried, SETTINGS)) == 0

@@ -161,6 +161,12 @@ def test_what_a_record_leaves_open_is_one_clear_line(
     assert told["sentences"]
 
 
+def test_nodes_dropped_by_a_retry_stand_in_for_exclusions_and_it_is_said(tmp_path: Path) -> None:
+    told = retries(stored(tmp_path, *(row.rsplit(",", 1)[0] for row in PLAIN), head=HEAD.rsplit(",", 1)[0]), CONFIG)
+    assert [row["node"] for row in told["troubles"]["exclusions"]["concentration"]["by_node"]] == ["n1", "n3"]
+    assert any(line.startswith("The sessions name no excluded nodes: whether") for line in told["cannot_say"])
+
+
 def test_clocks_that_are_hours_apart_are_noticed(tmp_path: Path) -> None:
     rows = [line("a", k, f"0{k}T00:00", f"0{k}T10:00", "failed") for k in (1, 3, 5, 7)]
     tickets = "node,start,end,kind\n" + "".join(
