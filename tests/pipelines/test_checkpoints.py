@@ -306,9 +306,10 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[dict[st
     for slots in (128, 0):
         folder = tmp_path_factory.mktemp(f"slots{slots}")
         habits = replace(STUDY, rpc_slots=slots, checkpoint_minutes=(25.0, 35.0))
-        simulate(folder / "out", nodes=8, gpus=1, days=0.5, failures=0, metrics=58, seed=3, habits=habits)
-        inputs: dict[str, Any] = {"metrics": [folder / "out" / "metrics"], "logs": [folder / "out" / "logs"]}
-        ingest(folder / "store", CONFIG, **inputs, sessions=folder / "out" / "sessions.csv")
+        simulate(folder / "out", nodes=6, gpus=1, days=0.35, failures=0, metrics=42, seed=3, habits=habits)
+        logs = [folder / "out" / "logs"] if slots else []
+        metrics, sessions = [folder / "out" / "metrics"], folder / "out" / "sessions.csv"
+        ingest(folder / "store", CONFIG, metrics=metrics, logs=logs, sessions=sessions)
         out[slots] = (checkpoints(folder / "store", CONFIG, workers=1), folder / "out")
     return out
 
@@ -320,7 +321,7 @@ def test_every_save_that_the_programs_log_is_found_in_the_metrics(studies: Studi
     result, _ = studies[128]
     saves = [event for event in result["events"] if event["kind"] == "save"]
     assert result["log"]["unseen"] == {"save": 0, "load": 0}
-    assert len(saves) >= 10
+    assert len(saves) >= 8
     assert all(event["logged_nodes"] == event["nodes"] == event["job_nodes"] for event in saves)
 
 
@@ -341,7 +342,7 @@ def test_without_the_limit_the_verdict_is_another(studies: Studies) -> None:
 
 
 def test_a_storage_of_the_clusters_size_is_then_what_binds(studies: Studies) -> None:
-    settings = CheckpointSettings(storage_write_bytes_per_second=250e9 * 8 / 63)
+    settings = CheckpointSettings(storage_write_bytes_per_second=250e9 * 6 / 63)
     store = studies[0][1].parent / "store"
     result = checkpoints(store, CONFIG.model_copy(update={"checkpoints": settings}), workers=1)
     assert list(result["summary"]["saves"]["verdicts"]) == ["server-bound"]
