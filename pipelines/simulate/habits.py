@@ -48,13 +48,13 @@ class Habits:
 # Set so that 63 nodes, 55 days and 10 failures give about the counts of arXiv 2605.09370: one large job at a time,
 # 224 sessions, 523 saves, 12 chains with 73 tries of which a third succeed, three nodes with over half the exclusions.
 STUDY = Habits(
-    checkpoint_minutes=(100.0, 135.0),
-    job_hours=6.0,
+    checkpoint_minutes=(105.0, 142.0),
+    job_hours=6.6,
     job_divisors=(1.05, 1.05, 1.3, 2.0, 4.0, 16.0),
     jobs_at_once=1,
-    stumble=0.94,
+    stumble=0.93,
     set_aside=0.25,
-    give_up=0.12,
+    give_up=0.16,
     by_hand=0.05,
     longest_chain=20,
     weak_nodes=3,
