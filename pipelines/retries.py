@@ -78,12 +78,12 @@ def _read(store: Store, config: Config, preset: str | None, doubts: Counter[str]
     """The tables, the nodes they name and the span they cover."""
     events = failures.events(store, config)
     by_preset = failures.grouped(events, store, config, preset)
+    any_xid = failures.grouped(events, store, config, "all")
     sessions, source = store.sessions(), "given"
     if not len(sessions):
-        sessions = activity.sessions(store, config, failures.grouped(events, store, config, "all"))
+        sessions = activity.sessions(store, config, any_xid)
         source = "derived" if len(sessions) else "none"
         cannot.append(retries_words.DERIVED if len(sessions) else retries_words.NO_SESSIONS)
-    any_xid = failures.grouped(events, store, config, "all")
     times = [pd.Series(sessions["started"]), sessions["ended"], any_xid["time"], any_xid["end"], by_preset["time"]]
     known = np.concatenate([_ns(column.dropna()) for column in times])
     spans = [(int(known.min()), int(known.max()))] if len(known) else []
@@ -98,10 +98,13 @@ def _read(store: Store, config: Config, preset: str | None, doubts: Counter[str]
         for node in chains.listed(row)
     }
     left_out = {node for row in sessions["excluded"] for node in chains.listed(row)}
+    tried = chains.attempts(sessions, config.retries, doubts)
+    if source == "derived":
+        tried = tried.assign(automatic="")  # GPUs work only after a loading of unknown length
     return _Found(
         source=source,
         sessions=sessions,
-        tried=chains.attempts(sessions, config.retries, doubts),
+        tried=tried,
         failures=by_preset,
         any_xid=any_xid,
         gpus=store.gpus(),
@@ -125,9 +128,12 @@ def _told_of_tries(found: _Found, config: Config) -> dict[str, Any]:
     tried, level = found.tried, config.evaluation.confidence
     listed = chains.chains(tried)
     ended = tried[tried["kind"].isin([chains.SUCCESS, chains.FAILURE])]
+    known = listed
+    if found.source == "derived":  # failures alone are seen: any share of successes would be zero
+        ended, known = ended.iloc[:0], listed.iloc[:0]
     again = ended[ended["place"] > 1]
     in_chains = tried[tried["chain"].isin(listed["chain"])]
-    modes = {mode: _succeeded(listed[listed["mode"] == mode], level) for mode in ("automatic", "manual")}
+    modes = {mode: _succeeded(known[known["mode"] == mode], level) for mode in ("automatic", "manual")}
     hands = {
         mode: _succeeded(again[again["automatic"] == word], level)
         for mode, word in (("automatic", "yes"), ("manual", "no"))
@@ -145,7 +151,7 @@ def _told_of_tries(found: _Found, config: Config) -> dict[str, Any]:
             "chains": len(listed),
             "attempts": len(in_chains),
             "attempts_of_a_chain": recovery.spread(listed["attempts"], level),
-            "succeeded": _succeeded(listed, level),
+            "succeeded": _succeeded(known, level),
             "undecided": int((~listed["kind"].isin([chains.SUCCESS, chains.FAILURE])).sum()),
             **modes,
             "comparison": recovery.compare(

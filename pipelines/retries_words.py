@@ -9,9 +9,9 @@ from typing import Any
 Told = Mapping[str, Any]
 
 DERIVED = (
-    "No scheduler's record was given (ingest --sessions): tries are told from GPU activity and incidents, so whether "
-    "a try succeeded can't be said, tries that died before their GPUs worked are not seen, and a job is followed only "
-    "over a failure on mostly the same nodes."
+    "No scheduler's record was given (ingest --sessions): tries are told from GPU activity and incidents. Whether a "
+    "try succeeded and a retry was automatic can't be said, intervals hold the loading before GPUs work, tries that "
+    "died before that are not seen, and a job is followed only over a failure on mostly the same nodes."
 )
 NO_SESSIONS = (
     "There is neither a scheduler's record (ingest --sessions) nor GPU utilisation: nothing can be said of retries, "

@@ -218,6 +218,8 @@ def test_without_a_schedulers_record_tries_are_told_from_gpu_activity(tmp_path: 
     assert told["intervals"]["all"]["median"] == 18
     assert [row["node"] for row in told["troubles"]["exclusions"]["concentration"]["by_node"]] == ["n1"]
     assert "told from GPU activity" in told["sentences"][0]
+    assert told["attempts"]["first"]["of"] == told["chains"]["succeeded"]["of"] == 0
+    assert not any("succeed" in sentence for sentence in told["sentences"])
 
 
 def test_public_onsets_without_sessions_give_recurrence_and_concentration(tmp_path: Path, real_data: Path) -> None:
