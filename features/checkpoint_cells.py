@@ -46,12 +46,13 @@ _LINK = {
     LOAD: r"node_network_receive_bytes_total|node_infiniband_port_data_received_bytes_total",
 }
 _SPEED = r"node_network_speed_bytes|node_infiniband_rate_bytes_per_second"
+_RESENT = "node_nfs_rpc_retransmissions_total"
 _NO_PORT = re.compile(r"lo|(veth|docker|cali|cni|br-|virbr|tunl|flannel|cilium|lxc|dummy).*")
 _WANTED = re.compile(
     "|".join([pattern for kind in KINDS for _, pattern in _BYTES[kind]] + [_LINK[SAVE], _LINK[LOAD], _SPEED])
     + rf"|{_NFS}(operations_(requests|queue_time_seconds|response_time_seconds|request_time_seconds)"
     + r"|transport_(backlog_queue|sends))_total"
-    + rf"|{_NFS}transport_maximum_rpc_slots|node_cpu_seconds_total"
+    + rf"|{_NFS}transport_maximum_rpc_slots|node_cpu_seconds_total|{_RESENT}"
 )
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
@@ -67,6 +68,8 @@ class Spell(NamedTuple):
         float64 [cells], bytes of each cell.
     operations, queue_seconds, response_seconds
         Of WRITE in a save, of READ in a load: how many ended, and their time before and after they were sent.
+    resent
+        Requests of all operations that were sent again.
     in_flight
         Requests of all operations at the busiest server, mean over the bytes moved.
     slots_seen, connections
@@ -91,6 +94,7 @@ class Spell(NamedTuple):
     operations: float
     queue_seconds: float
     response_seconds: float
+    resent: float
     in_flight: float
     slots_seen: float
     connections: int
@@ -325,13 +329,6 @@ def _spell(node: _Node, kind: str, rows: list[int], rate: Array, part: slice) ->
     backlog = _total(node, rf"{_NFS}transport_backlog_queue_total", part, mountaddr=server)
     sends = _total(node, rf"{_NFS}transport_sends_total", part, mountaddr=server)
     link_rate, link_speed = node.link(kind, part, weight)
-    queue, response = (
-        _total(node, rf"{_NFS}operations_{what}_time_seconds_total", part, operation=OPERATION[kind])
-        for what in ("queue", "response")
-    )
-    if np.isnan(queue):  # what an operation takes in all, less the time from its sending to its reply
-        whole = _total(node, rf"{_NFS}operations_request_time_seconds_total", part, operation=OPERATION[kind])
-        queue = max(whole - response, 0.0) if not np.isnan(whole) else np.nan
     times = node.panel.times
     return Spell(
         node=node.panel.node,
@@ -340,8 +337,11 @@ def _spell(node: _Node, kind: str, rows: list[int], rate: Array, part: slice) ->
         end=int(times[part.stop - 1]) + int(node.step * 1e9),
         moved=weight * node.step,
         operations=_total(node, rf"{_NFS}operations_requests_total", part, operation=OPERATION[kind]),
-        queue_seconds=queue,
-        response_seconds=response,
+        queue_seconds=_queue(node, kind, part),
+        response_seconds=_total(
+            node, rf"{_NFS}operations_response_time_seconds_total", part, operation=OPERATION[kind]
+        ),
+        resent=_total(node, _RESENT, part),
         in_flight=_mean(node.servers[server][part], weight) if server in node.servers else np.nan,
         slots_seen=slots,
         connections=connections,
@@ -355,6 +355,16 @@ def _spell(node: _Node, kind: str, rows: list[int], rate: Array, part: slice) ->
         lost=int(np.isnan(node.panel.values[rows][:, part]).all(axis=0).sum()),
         restarts=int(node.restarted[rows][:, part].any(axis=0).sum()),
     )
+
+
+def _queue(node: _Node, kind: str, part: slice) -> float:
+    """Seconds that operations waited before they were sent; NaN where nothing tells it."""
+    queue, whole, response = (
+        _total(node, rf"{_NFS}operations_{what}_time_seconds_total", part, operation=OPERATION[kind])
+        for what in ("queue", "request", "response")
+    )
+    # without its own counter it is what an operation takes in all, less the time from its sending to its reply
+    return queue if not np.isnan(queue) else whole - response if whole >= response else np.nan
 
 
 def _total(node: _Node, pattern: str, part: slice, **labels: str) -> float:

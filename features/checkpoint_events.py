@@ -327,13 +327,14 @@ def _throughput(
 
 def _client(parts: Iterable[Part], settings: CheckpointSettings) -> dict[str, float]:
     """Where an operation's time goes, requests in flight against the slots, and the CPU; medians over the nodes."""
-    operations, queue, response = (
+    operations, queue, response, resent = (
         sum(told) if (told := _finite(part.sum(name) for part in parts)) else math.nan
-        for name in ("operations", "queue_seconds", "response_seconds")
+        for name in ("operations", "queue_seconds", "response_seconds", "resent")
     )
     slots = _finite(part.mean("in_flight") for part in parts)
     return {
         "operations": operations,
+        "resent": resent,
         "queue_share": queue / (queue + response) if queue + response > 0 else math.nan,
         "queue_milliseconds": 1000 * queue / operations if operations else math.nan,
         "response_milliseconds": 1000 * response / operations if operations else math.nan,

@@ -18,6 +18,7 @@ from features.settings import CheckpointSettings
 NETWORK, SLOTS, SERVER = "network-bound", "rpc-slot-bound", "server-bound"
 CPU, STRAGGLERS, UNKNOWN = "client-cpu-bound", "straggler-bound", "unknown"
 VERDICTS = (NETWORK, SLOTS, SERVER, CPU, STRAGGLERS, UNKNOWN)
+_MANY_RESENT = 0.001  # of an event's operations; TCP seldom makes the client send one again
 _MOST_OF_IT = 0.5  # a tail longer than the rest of the event is what bound it, whatever else was full
 
 
@@ -43,7 +44,7 @@ def judge(event: Mapping[str, Any], settings: CheckpointSettings, quiet_millisec
     if STRAGGLERS in found and event["tail_share"] >= _MOST_OF_IT:
         found = {STRAGGLERS: found[STRAGGLERS], **found}
     if not found:
-        return Verdict(UNKNOWN, list(_nothing_full(event)), [])
+        return Verdict(UNKNOWN, [*_nothing_full(event), *_resent(event)], [])
     first, *others = found
     evidence = [found[first]]
     ratio = event["response_milliseconds"] / quiet_milliseconds if quiet_milliseconds > 0 else math.nan
@@ -53,7 +54,13 @@ def judge(event: Mapping[str, Any], settings: CheckpointSettings, quiet_millisec
             f"{quiet_milliseconds:.1f} ms): part of the wait is beyond the client, so more slots may give less than "
             "their share"
         )
-    return Verdict(first, evidence + [found[name] for name in others], others)
+    return Verdict(first, [*evidence, *(found[name] for name in others), *_resent(event)], others)
+
+
+def _resent(event: Mapping[str, Any]) -> Iterator[str]:
+    """Requests that were sent again, where they are more than a few: replies were lost, or later than the timeout."""
+    if event["resent"] >= _MANY_RESENT * event["operations"]:
+        yield f"{event['resent']:.0f} requests were sent again, {event['resent'] / event['operations']:.1%} of all"
 
 
 def _full(event: Mapping[str, Any], settings: CheckpointSettings, quiet: float) -> Iterator[tuple[str, str]]:

@@ -78,3 +78,9 @@ def test_unknown_says_what_is_not_exported() -> None:
 
 def test_without_quiet_times_a_slow_server_is_not_claimed() -> None:
     assert verdict(NAN, response_milliseconds=500.0) == "unknown"
+
+
+def test_requests_that_were_sent_again_are_told() -> None:
+    assert judge(event(resent=20.0), SETTINGS, 7.0).evidence[-1] == "20 requests were sent again, 2.0% of all"
+    assert judge(event(resent=0.5), SETTINGS, 7.0) == judge(event(), SETTINGS, 7.0)
+    assert judge(event(resent=NAN), SETTINGS, 7.0) == judge(event(), SETTINGS, 7.0)
