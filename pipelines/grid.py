@@ -98,6 +98,14 @@ class Cells:
         """A series' values and the times of its samples (-1 where there is none), both [T]."""
         return self._rows[series]
 
+    def gaps(self, least_ns: int) -> list[int]:
+        """Lengths [ns] of the breaks of at least ``least_ns`` between the first sample of any series and the last."""
+        seen = np.zeros(len(self.times), dtype=bool)
+        for _, stamps in self._rows.values():
+            seen |= stamps >= 0
+        lengths = (np.diff(np.flatnonzero(seen)) - 1) * self._step
+        return [int(length) for length in lengths[lengths >= least_ns]]
+
     def panel(self, node: str) -> Panel:
         """The cells as a panel, series sorted."""
         names = self.names()

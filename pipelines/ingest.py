@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,34 +20,22 @@ import pandas as pd
 from features.settings import to_nanoseconds
 from features.tables import SESSIONS, ForeshockError, InputError, UpstreamError, UsageError, conform, to_ns, to_time
 from pipelines.config import Config
-from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier
-from pipelines.merging import merge
-from pipelines.readers import prometheus_api
+from pipelines.merging import Merged, merge
+from pipelines.pulling import Loki, Prometheus, Said, pull
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.metrics import READERS, read_head, recognise_metrics
-from pipelines.readers.samples import ReadContext, SampleChunk
+from pipelines.readers.samples import ReadContext
 from pipelines.readers.sessions import read_sessions
 from pipelines.readers.tally import Tally
 from pipelines.readers.tickets import read_incidents
 from pipelines.readers.torn import TORN
-from pipelines.staging import Staged, tally_record
+from pipelines.staging import Staged, stage_chunks, tally_record
 from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 
 _DAY = timedelta(days=1)
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Prometheus:
-    """What to pull from a running server: ``[start, end)`` of the series that match."""
-
-    url: str
-    start: pd.Timestamp
-    end: pd.Timestamp
-    match: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,6 +47,10 @@ class _Options:
     reference_time: pd.Timestamp | None
     boot_time: pd.Timestamp | None
     node: str
+
+    def said(self) -> Said:
+        """What a pull needs of them."""
+        return Said(self.config.ingest, self.node, self.digest())
 
     def digest(self) -> bytes:
         """What decides, beside the bytes, how an input is read."""
@@ -76,6 +67,7 @@ def ingest(
     sessions: Path | None = None,
     incidents: Path | None = None,
     prometheus: Prometheus | None = None,
+    loki: Loki | None = None,
     step: timedelta | None = None,
     timezone: str | None = None,
     reference_time: pd.Timestamp | None = None,
@@ -96,8 +88,8 @@ def ingest(
     BusyError
         Another run is writing the store.
     """
-    if not (metrics or logs or sessions or incidents or prometheus):
-        raise UsageError("nothing to ingest; name --metrics, --logs, --sessions, --incidents or --prometheus")
+    if not (metrics or logs or sessions or incidents or prometheus or loki):
+        raise UsageError("nothing to ingest; name --metrics, --logs, --sessions, --incidents, --prometheus or --loki")
     zone = timezone if timezone is not None else config.ingest.timezone
     options = _Options(config, _zone(zone), reference_time, boot_time, node or "")
     store = _prepare(store_path, config, step)
@@ -109,12 +101,13 @@ def ingest(
         for path in _files(logs, report):
             _take(store, path, "logs", options, report)
         try:
-            if prometheus is not None:
-                _pull(store, prometheus, options, report)
+            for server in (prometheus, loki):
+                if server is not None:
+                    report.inputs.append(pull(store, server, options.said(), _log_context(options), report.say))
         except UpstreamError:
             merge(store, progress)  # what was read whole is kept when the server breaks off
             raise
-        report.conflicts = merge(store, progress)
+        report.merged = merge(store, progress)
         _tables(store, sessions, incidents, options, report)
     return report.finish(store)
 
@@ -125,7 +118,7 @@ class _Report:
     def __init__(self, progress: Progress | None) -> None:
         self.inputs: list[dict[str, Any]] = []
         self.errors: list[str] = []
-        self.conflicts = 0
+        self.merged = Merged()
         self._progress = progress
 
     def say(self, text: str) -> None:
@@ -144,10 +137,13 @@ class _Report:
             raise InputError(f"nothing usable was read; {first['path']} ({first['format']}): {reasons}")
         totals = store.totals()
         start, end = store.span() if totals["nodes"] else (None, None)
+        inside = sum(item.get("conflicts", 0) for item in self.inputs if not item["already"])
         return {
             "inputs": self.inputs,
             "errors": self.errors,
-            "conflicts": self.conflicts + sum(item.get("conflicts", 0) for item in self.inputs if not item["already"]),
+            "gaps": self.merged.gaps,
+            "gap_minutes": round(self.merged.gap_seconds / 60, 1),
+            "conflicts": self.merged.conflicts + inside,
             **totals,
             "start": None if start is None else to_time(start).isoformat(),
             "end": None if end is None else to_time(end).isoformat(),
@@ -279,22 +275,6 @@ def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options
     staged.finish(tally_record(str(path), kind, tally))
 
 
-def stage_chunks(chunks: Iterable[SampleChunk], identifier: Identifier, staged: Staged, tally: Tally) -> None:
-    """Chunks with a metric and a node to the staging folder; others are counted as rejected."""
-    for chunk in chunks:
-        identity = identifier.identify(chunk.labels)
-        reason = "" if identity.node else "no node in the labels"
-        if not identity.series.metric:
-            reason = "no metric name"
-        if reason:
-            tally.ok -= len(chunk.times)
-            tally.reject(reason, len(chunk.times))
-            if identity.series.metric:
-                tally.hint("some series name no node; say it with --node or name the label in ingest.node_labels")
-            continue
-        staged.add(identity, chunk)
-
-
 def _recognise(path: Path, intent: str) -> str:
     head = read_head(path)
     if not head:
@@ -336,38 +316,6 @@ def _log_context(options: _Options) -> LogContext:
         aliases=said.aliases,
         max_line_bytes=said.max_line_bytes,
     )
-
-
-def _pull(store: Store, server: Prometheus, options: _Options, report: _Report) -> None:
-    """A span of a running server, a day at a time; days that were whole when a run broke off are not pulled again."""
-    if server.end <= server.start:
-        raise UsageError("--end is not after --start")
-    whole = Tally()
-    asked = prometheus_api.Server(server.url, server.headers)
-    for low, high in _day_pieces(to_ns(server.start), to_ns(server.end)):
-        said = json.dumps([server.url, server.match, low, high]).encode()
-        digest = hashlib.sha256(said + options.digest()).hexdigest()
-        done = store.path / "staging" / digest / "done.json"
-        if done.exists():
-            record = json.loads(done.read_bytes())["record"]
-            whole.add(Tally(record["read"], record["ok"], Counter(record["rejected"]), Counter(record["noted"])))
-            continue
-        report.say(f"pulling {to_time(low)} to {to_time(high)} from {server.url}")
-        tally = Tally()
-        staged = Staged(done.parent, store.step_ns, options.config.ingest.memory_bytes)
-        chunks = prometheus_api.fetch(asked, low, high, server.match, tally)
-        stage_chunks(chunks, Identifier(options.config.ingest, options.node), staged, tally)
-        staged.finish(tally_record(server.url, "prometheus-api", tally))
-        whole.add(tally)
-    report.inputs.append({**tally_record(server.url, "prometheus-api", whole), "already": False})
-
-
-def _day_pieces(start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-    low = start_ns
-    while low < end_ns:
-        high = min((low // DAY_NS + 1) * DAY_NS, end_ns)
-        yield low, high
-        low = high
 
 
 def _tables(store: Store, sessions: Path | None, incidents: Path | None, options: _Options, report: _Report) -> None:

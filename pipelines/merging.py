@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -16,21 +16,31 @@ from pipelines.identity import last_known
 from pipelines.staging import Finished, Key, fold_lines
 from pipelines.store import Store, frame_bytes, node_folder, replace_file
 
+# A break in a node's samples from which on features are missing; single lost scrapes are no gap
+GAP_NS = 600_000_000_000
 _LINES = [*LOGS.columns, "seq"]
 
 
-def merge(store: Store, progress: Callable[[str], None] | None = None) -> int:
-    """Bring every whole staged input in and remember it; how many samples contradicted another of their time.
+class Merged(NamedTuple):
+    """What came of a merge: samples that contradicted another of their time, and breaks of a node's samples."""
+
+    conflicts: int = 0
+    gaps: int = 0
+    gap_seconds: float = 0.0
+
+
+def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged:
+    """Bring every whole staged input in and remember it.
 
     The caller holds the store. A run killed anywhere in here is completed by the next call: a node's day
     merged twice is the same.
     """
     staged = Finished.all(store.path / "staging")
     if not staged:
-        return 0
+        return Merged()
     names = _learn_addresses(store, staged)
     samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
-    conflicts = 0
+    conflicts = gaps = gap_ns = 0
     for number, ((node, day), sources) in enumerate(sorted(samples.items())):
         if progress:
             progress(f"writing {node} ({number + 1} of {len(samples)} node-days)")
@@ -39,6 +49,8 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> int:
             _add(cells, store, source)
         store.merge_day(node, day, cells)
         conflicts += cells.conflicts
+        found = cells.gaps(GAP_NS)
+        gaps, gap_ns = gaps + len(found), gap_ns + sum(found)
     for (node, day), sources in sorted(lines.items()):
         _merge_lines(store, node, day, sources)
     _merge_gpus(store, staged, names)
@@ -50,7 +62,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> int:
         replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
     for finished in staged:
         shutil.rmtree(finished.folder)
-    return conflicts
+    return Merged(conflicts, gaps, gap_ns / 1e9)
 
 
 Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name

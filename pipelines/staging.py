@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from features import gauge
 from features.tables import LOGS, Series
 from pipelines.grid import DAY_NS, by_day, last_of_cells
-from pipelines.identity import Identity
+from pipelines.identity import Identifier, Identity
 from pipelines.readers.samples import SampleChunk
 from pipelines.readers.tally import Tally
 from pipelines.store import replace_file
@@ -156,6 +156,22 @@ def _samples_batch(chunks: list[Buffered]) -> Any:
         ],
         schema=_PARTS,
     )
+
+
+def stage_chunks(chunks: Iterable[SampleChunk], identifier: Identifier, staged: Staged, tally: Tally) -> None:
+    """Chunks with a metric and a node to the staging folder; others are counted as rejected."""
+    for chunk in chunks:
+        identity = identifier.identify(chunk.labels)
+        reason = "" if identity.node else "no node in the labels"
+        if not identity.series.metric:
+            reason = "no metric name"
+        if reason:
+            tally.ok -= len(chunk.times)
+            tally.reject(reason, len(chunk.times))
+            if identity.series.metric:
+                tally.hint("some series name no node; say it with --node or name the label in ingest.node_labels")
+            continue
+        staged.add(identity, chunk)
 
 
 class Finished:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +23,8 @@ from pipelines.commands.options import (
     with_windows,
 )
 
+log = logging.getLogger(__name__)
+
 PRESETS = ("hardware", "paper", "all")
 EVENT_KEYS = ("time", "node", "pci", "gpu", "xid", "origin", "detail", "severity", "mig", "link", "count", "kind")
 FAILURE_KEYS = (
@@ -38,6 +41,10 @@ FAILURE_KEYS = (
     "count",
     "origin",
     "recovery_action",
+    "repaired",
+    "repair_minutes",
+    "left_censored",
+    "right_censored",
 )
 
 
@@ -107,10 +114,12 @@ def ingest(
     sessions: Annotated[Path | None, typer.Option(help="Tries of jobs: CSV, JSON, sacct or Kubernetes.")] = None,
     incidents: Annotated[Path | None, typer.Option(help="CSV of known failures: node,start,end[,kind].")] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Pull from a Prometheus API.")] = None,
+    loki: Annotated[str | None, typer.Option(metavar="URL", help="Pull log lines from a Loki API.")] = None,
+    loki_query: Annotated[str, typer.Option(metavar="LOGQL", help="Which lines to pull from Loki.")] = '{job=~".+"}',
     begin: Annotated[
-        str | None, typer.Option("--start", metavar="TIME", help="With --prometheus: first moment.")
+        str | None, typer.Option("--start", metavar="TIME", help="With --prometheus or --loki: first moment.")
     ] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="With --prometheus: end, excluded.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="With --prometheus or --loki: end, excluded.")] = None,
     match: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", help="Series to pull.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="HTTP header, as a tenant's.")] = None,
     step: Annotated[str | None, typer.Option(help="The store's grid; fixed at its first ingest.")] = None,
@@ -124,18 +133,21 @@ def ingest(
     quiet: QuietOption = False,
 ) -> None:
     """Read exports into the store; a second run over the same input adds nothing."""
-    from pipelines.ingest import Prometheus  # noqa: PLC0415  # other commands need not load it
-    from pipelines.ingest import ingest as run  # noqa: PLC0415  # as above
+    from pipelines.ingest import ingest as run  # noqa: PLC0415  # other commands need not load it
+    from pipelines.pulling import Loki, Prometheus  # noqa: PLC0415  # as above
 
     settings = start(config, log_format, quiet)
     first, last = console.parse_time(begin, "--start"), console.parse_time(end, "--end")
-    server = None
-    if prometheus is not None:
+    servers: dict[str, Any] = {}
+    if prometheus is not None or loki is not None:
         if first is None or last is None:
             raise UsageError(
-                "--prometheus needs --start and --end, e.g. --start 2026-01-01T00:00:00Z --end 2026-01-02T00:00:00Z"
+                f"--{'loki' if prometheus is None else 'prometheus'} needs --start and --end, "
+                "e.g. --start 2026-01-01T00:00:00Z --end 2026-01-02T00:00:00Z"
             )
-        server = Prometheus(prometheus, first, last, tuple(match or ()), pairs(header, "--header"))
+        headers = pairs(header, "--header")
+        servers["prometheus"] = prometheus and Prometheus(prometheus, first, last, tuple(match or ()), headers)
+        servers["loki"] = loki and Loki(loki, first, last, loki_query, headers)
     report = run(
         store,
         settings,
@@ -143,14 +155,28 @@ def ingest(
         logs=logs or [],
         sessions=sessions,
         incidents=incidents,
-        prometheus=server,
+        **servers,
         step=duration(step, "--step"),
         timezone=timezone,
         reference_time=console.parse_time(reference_time, "--reference-time"),
         boot_time=console.parse_time(boot_time, "--boot-time"),
         node=node,
     )
+    warn(report)
     typer.echo(console.to_json(report) if as_json else describe_ingest(report), nl=not as_json)
+
+
+def warn(report: dict[str, Any]) -> None:
+    """Say on stderr, one line each, what could not be used, and what the inputs' readers advise."""
+    for error in report["errors"]:
+        log.error("%s", error)
+    for item in report["inputs"]:
+        for hint in item.get("hints", ()):
+            log.warning("%s: %s", item["path"], hint)
+    if report["gaps"]:
+        log.warning(
+            "%d gaps of ten minutes or more in nodes' samples, %s minutes", report["gaps"], report["gap_minutes"]
+        )
 
 
 def describe_ingest(report: dict[str, object]) -> str:
@@ -158,14 +184,20 @@ def describe_ingest(report: dict[str, object]) -> str:
     inputs = report["inputs"]
     assert isinstance(inputs, list)  # noqa: S101  # the report's own form; narrows the type
     rows = [
-        {**item, "rejected": ", ".join(f"{reason} {n}" for reason, n in item["rejected"].items()) or "none"}
+        {
+            **item,
+            **{
+                name: ", ".join(f"{reason} {n}" for reason, n in item.get(name, {}).items()) or "none"
+                for name in ("rejected", "noted")
+            },
+        }
         for item in inputs
     ]
     total = (
         f"The store holds {report['nodes']} nodes, {report['series']} series, {report['samples']} samples and "
         f"{report['log_lines']} log lines, from {report['start']} to {report['end']}."
     )
-    return f"{console.table(rows, ('path', 'format', 'read', 'ok', 'rejected'))}\n{total}"
+    return f"{console.table(rows, ('path', 'format', 'read', 'ok', 'rejected', 'noted'))}\n{total}"
 
 
 def events(
@@ -204,7 +236,8 @@ def failures(
         rows = labels.explain(Store.open(store), settings, preset)
         typer.echo(console.to_json(rows) if as_json else console.table(rows, rows[0] if rows else ()), nl=not as_json)
         return
-    found = console.records(labels.failures(Store.open(store), settings, preset), FAILURE_KEYS)
+    held = Store.open(store)
+    found = console.records(labels.with_repairs(held, settings, labels.failures(held, settings, preset)), FAILURE_KEYS)
     typer.echo(console.to_json(found) if as_json else console.table(found, FAILURE_KEYS), nl=not as_json)
 
 

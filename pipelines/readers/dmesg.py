@@ -28,7 +28,9 @@ ISO = re.compile(
     re.DOTALL,
 )
 # 6,3964,206764307,-;nvidia-nvswitch2: open (major=510)      /dev/kmsg
-KMSG = re.compile(r"(?P<priority>\d{1,4}),\d{1,20},(?P<micros>\d{1,18}),[^;]{0,200};(?P<text>.*)", re.DOTALL)
+KMSG = re.compile(
+    r"(?P<priority>\d{1,4}),(?P<number>\d{1,18}),(?P<micros>\d{1,18}),[^;]{0,200};(?P<text>.*)", re.DOTALL
+)
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _BOOT = (
     "times are seconds since boot; say when that was with --boot-time (uptime -s on the node tells), "
@@ -41,6 +43,7 @@ class _Record(NamedTuple):
     severity: str
     kernel: bool
     text: str
+    number: int = -1
 
 
 def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Iterator[Rows]:
@@ -54,11 +57,15 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
     if not context.node:
         raise InputError("dmesg names no host; say whose it is with --node")
     last: _Record | None = None
+    number = -1
     for lines in batches:
         done: list[_Record] = []
         for line in lines:
             record = _parse(line, context, tally)
             if record is not None:
+                # /dev/kmsg numbers its records: a jump is what its ring had overwritten
+                tally.note("records missing by their numbers", max(record.number - number - 1, 0) if number >= 0 else 0)
+                number = record.number
                 done += [] if last is None else [last]
                 last = record
             elif last is None or line.startswith((" SUBSYSTEM=", " DEVICE=")):
@@ -86,10 +93,10 @@ def _rows(records: list[_Record], context: LogContext) -> Rows:
 
 def _parse(line: str, context: LogContext, tally: Tally) -> _Record | None:
     if found := KMSG.match(line):
-        number = int(found["priority"])
+        level = int(found["priority"])
         text = _ESCAPED.sub(lambda byte: chr(int(byte[1], 16)), found["text"])
         time = _since_boot(int(found["micros"]), context)
-        return _Record(time, objects.SEVERITIES[number & 7], number >> 3 == 0, text)
+        return _Record(time, objects.SEVERITIES[level & 7], level >> 3 == 0, text, int(found["number"]))
     if found := RAW.match(line):
         time = _since_boot(int(found["seconds"]) * 1_000_000 + int(found["micros"]), context)
     elif found := HUMAN.match(line):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +30,11 @@ _DAY = 86_400 * 10**9
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")  # colours of terminals
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+# journald, printk's rate limits, rsyslog's imuxsock and imjournal
+_LEFT_OUT = re.compile(
+    r"Suppressed (\d{1,12}) messages from|(\d{1,12}) (?:callbacks|messages|printk messages) (?:suppressed|dropped)"
+    r"|(\d{1,12}) messages lost due to rate-limiting|lost (\d{1,12}) messages from pid"
+)
 _REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*?)\]?", re.DOTALL)
 _LINE_FORMATS = {
     "dmesg": (dmesg.RAW, dmesg.HUMAN, dmesg.ISO),
@@ -71,20 +76,25 @@ def read_logs(path: Path, context: LogContext, tally: Tally) -> Iterator[pd.Data
         name = recognise_log(stream.read(HEAD_BYTES))
     if name is None:
         raise InputError(f"{path}: no log format foreshock knows")
-    held: pd.DataFrame | None = None
     with open_stream(path) as stream:
-        for rows in _rows(name, stream, path, context, tally):
-            frame = _frame(rows, context, tally)
+        yield from frames(_rows(name, stream, path, context, tally), context, tally)
+
+
+def frames(pieces: Iterable[Rows], context: LogContext, tally: Tally) -> Iterator[pd.DataFrame]:
+    """Frames of `LOGS` of rows that a reader gives; equal lines that follow each other are one row with a count."""
+    held: pd.DataFrame | None = None
+    for rows in pieces:
+        frame = _frame(rows, context, tally)
+        if frame.empty:
+            continue
+        if held is not None:
+            held, frame = _join(held, frame)
             if frame.empty:
                 continue
-            if held is not None:
-                held, frame = _join(held, frame)
-                if frame.empty:
-                    continue
-                yield held
-            ready, held = _split(frame)
-            if not ready.empty:
-                yield ready
+            yield held
+        ready, held = _split(frame)
+        if not ready.empty:
+            yield ready
     if held is not None:
         yield held
 
@@ -165,8 +175,18 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
         tally.note("time after the export", ahead)
     names = {host: context.canonical(host) for host in set(rows.nodes)}
     tags = dict(zip(kinds := list(set(rows.sources)), _clean(kinds), strict=True))
+    _note_losses(messages, texts, tally)
     rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=[tags[source] for source in rows.sources])
     return _fold(rows, times, counts, _text(rows.messages) if texts is None else pd.Series(texts, dtype="str"))
+
+
+def _note_losses(messages: list[str], texts: Any, tally: Tally) -> None:
+    """Count what loggers say they left out, as "Suppressed 123 messages from ..." or "12 callbacks suppressed"."""
+    texts = pa.array(messages, pa.large_string()) if texts is None else texts
+    told = [pc.match_substring(texts, word) for word in ("uppressed", "rate-limiting", "essages from pid", "dropped")]
+    for place in np.flatnonzero(np.any([np.asarray(mask) for mask in told], axis=0)).tolist():
+        if found := _LEFT_OUT.search(messages[place]):
+            tally.note("messages suppressed by the logger", int(next(number for number in found.groups() if number)))
 
 
 def _clean(texts: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,11 +172,18 @@ def _cut(entries: list[Any], span: tuple[int, int], pull: _Pull) -> Iterator[Sam
 
 
 def _ask(pull: _Pull, path: str, query: dict[str, str]) -> list[Any]:
-    """One request, again after a pause while the server is away or busy.
+    """One request; POST, since long selectors do not fit in an address."""
+    return _entries(persist(pull.server, lambda: pull.client.post(path, data=query)), pull.server)
 
-    POST, since long selectors do not fit in an address.
+
+def persist(server: Server, request: Callable[[], httpx.Response]) -> httpx.Response:
+    """The answer to a request, which is made again after a pause while the server is away or busy.
+
+    Raises
+    ------
+    UpstreamError
+        It stays so, or the address is none.
     """
-    server = pull.server
     pause = server.pause_seconds
     reason = ""
     for attempt in range(server.tries):
@@ -184,7 +191,7 @@ def _ask(pull: _Pull, path: str, query: dict[str, str]) -> list[Any]:
             time.sleep(pause * (1 + random.random() / 2))  # noqa: S311  # spreads retries, guards nothing
             pause *= 2
         try:
-            response = pull.client.post(path, data=query)
+            response = request()
         except httpx.TimeoutException as error:
             reason = f"no answer within {server.timeout_seconds:g}s ({type(error).__name__})"
             continue
@@ -192,11 +199,11 @@ def _ask(pull: _Pull, path: str, query: dict[str, str]) -> list[Any]:
             reason = str(error) or type(error).__name__
             continue
         except httpx.InvalidURL as error:
-            raise UpstreamError(f"{server.url} is no address: {error}; write it as http://HOST:9090") from error
+            raise UpstreamError(f"{server.url} is no address: {error}; write it as http://HOST:PORT") from error
         if response.status_code in _AGAIN:
             reason = f"status {response.status_code}"
             continue
-        return _entries(response, server)
+        return response
     raise UpstreamError(
         f"{server.url} can't be reached: {reason}, {server.tries} times; check the address and that it runs"
     )

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from features.tables import InputError
 from pipelines.config import Config
 from pipelines.identity import Identifier
-from pipelines.ingest import stage_chunks
 from pipelines.readers.metrics import READERS, recognise_metrics
 from pipelines.readers.samples import EARLIEST_NS, LATEST_NS, ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
-from pipelines.staging import Finished, Staged
+from pipelines.staging import Finished, Staged, stage_chunks
 
 EXAMPLES = int(os.environ.get("FORESHOCK_FUZZ", "40"))
 STEP = 30_000_000_000

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from features.tables import UpstreamError
 from pipelines.config import Config
-from pipelines.ingest import Prometheus, ingest
+from pipelines.ingest import ingest
 from pipelines.live import panels
+from pipelines.pulling import Prometheus
 from pipelines.readers import prometheus_api
 from pipelines.readers.prometheus_api import Server, fetch
 from pipelines.readers.tally import Tally

@@ -1,0 +1,74 @@
+"""What a user is told of an ingest: on stdout what is held, on stderr what was not usable."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines import cli
+
+GOOD = "2026-01-01T00:00:00 n1 rsyslogd: imjournal: 12 messages lost due to rate-limiting\n"
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words])
+    return int(str(ended.value.code))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "good.log").write_text(GOOD)
+    (folder / "bad.txt").write_text("once upon a time\n")
+    return folder
+
+
+def test_what_was_unusable_is_a_line_each_and_the_rest_is_kept(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("ingest", tmp_path / "s", "--logs", logs) == 0
+    said = capsys.readouterr()
+    errors = said.err.splitlines()
+    assert sum("bad.txt: no log format" in line for line in errors) == 1
+    assert sum("--timezone" in line for line in errors) == 1
+    assert "messages suppressed by the logger 12" in said.out
+
+
+def test_json_holds_the_same(tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("ingest", tmp_path / "s", "--logs", logs, "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["errors"]) == 1
+    assert report["inputs"][0]["noted"] == {"messages suppressed by the logger": 12}
+
+
+def test_nothing_usable_ends_with_3(tmp_path: Path, logs: Path) -> None:
+    (logs / "good.log").unlink()
+    assert run("ingest", tmp_path / "s", "--logs", logs) == 3
+
+
+def test_gaps_of_a_node_s_samples_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stamps = [1_767_225_600_000 + minute * 60_000 for minute in (0, 1, 2, 32, 33)]
+    entry = {"metric": {"__name__": "m", "node": "n1"}, "values": [1] * 5, "timestamps": stamps}
+    (tmp_path / "m.jsonl").write_text(json.dumps(entry) + "\n")
+    run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.jsonl")
+    assert "1 gaps of ten minutes or more in nodes' samples, 29.5 minutes" in capsys.readouterr().err
+
+
+def test_a_pull_needs_its_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ingest", tmp_path / "s", "--loki", "http://127.0.0.1:1") == 2
+    assert "--loki needs --start and --end" in capsys.readouterr().err
+
+
+def test_failures_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.log").write_text("2026-01-01T00:00:00Z n1 kernel: NVRM: Xid (PCI:0000:4e:00): 79, x\n")
+    run("ingest", tmp_path / "s", "--logs", tmp_path / "k.log")
+    capsys.readouterr()
+    run("failures", tmp_path / "s", "--explain", "--json")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["xid"], row["node"]) == (79, "n1")
+    assert "is the first line of failure 20260101T000000Z-n1: preset hardware counts hardware errors" in row["why"]
+    run("failures", tmp_path / "s", "--json")
+    (failure,) = json.loads(capsys.readouterr().out)
+    assert {"repaired", "repair_minutes", "left_censored", "right_censored"} <= set(failure)
