@@ -129,7 +129,8 @@ def attempts(sessions: pd.DataFrame, settings: RetrySettings, doubts: Counter[st
         told), automatic ("yes", "no" or ""), hours (NaN without an end).
     """
     counts = Counter() if doubts is None else doubts
-    frame = sessions.sort_values(["job", "started", "attempt"], ignore_index=True)
+    frame = sessions.assign(job=_jobs(sessions["job"], settings.same_job))
+    frame = frame.sort_values(["job", "started", "attempt"], ignore_index=True)
     begun, ended = _ns(frame["started"]), _ns(frame["ended"])
     counts["without a start"] += int((begun == NAT).sum())
     backwards = (ended != NAT) & (begun != NAT) & (ended < begun)
@@ -161,6 +162,14 @@ def attempts(sessions: pd.DataFrame, settings: RetrySettings, doubts: Counter[st
     )
     out.insert(7, "place", out.groupby("chain").cumcount() + 1)
     return out
+
+
+def _jobs(names: pd.Series[str], pattern: str) -> pd.Series[str]:
+    """The names, or what the pattern's first group finds in them."""
+    if not pattern:
+        return names
+    found = names.str.extract(pattern, expand=True)[0]
+    return found.fillna(names).astype("str")
 
 
 def _link(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_serializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_serializer, field_validator
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -162,6 +162,8 @@ class RetrySettings(Settings):
     """What a retry is, and which policies are tried on the record."""
 
     chain_gap: Duration = timedelta(hours=12)  # a job that comes back later than this begins anew
+    # A regular expression for names that change with every try: its first group is the job, as (.+?)-retry\d+
+    same_job: str = ""
     # The 504-GPU study's automatic retries come after 11 minutes (IQR 10-11); a person needs longer
     automatic_within: Duration = timedelta(minutes=15)
     settled: Duration = timedelta(minutes=30)  # a try that ran this long got going, whatever came later
@@ -174,6 +176,17 @@ class RetrySettings(Settings):
     exclude_for: Duration = timedelta(days=14)  # policies: how long it is out
     busy_percent: float = Field(default=10.0, gt=0, le=100)  # GPU use above this is work, where no scheduler told
     quiet_gap: Duration = timedelta(minutes=5)  # a break of work shorter than this is the job's own
+
+    @field_validator("same_job")
+    @classmethod
+    def _has_a_group(cls, text: str) -> str:
+        try:
+            groups = re.compile(text).groups
+        except re.error as error:
+            raise ValueError(f"{text!r} is no regular expression: {error}") from error
+        if text and not groups:
+            raise ValueError(f"{text!r} has no group that names the job; write one as (.+?)-retry\\d+")
+        return text
 
 
 class CheckpointSettings(Settings):

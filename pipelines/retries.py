@@ -36,6 +36,7 @@ class _Found:
     nodes: frozenset[str]
     start_ns: int
     end_ns: int
+    on_record: tuple[int, int]  # what the sessions cover
 
 
 def retries(store: Store, config: Config, preset: str | None = None) -> dict[str, Any]:
@@ -84,8 +85,10 @@ def _read(store: Store, config: Config, preset: str | None, doubts: Counter[str]
         sessions = activity.sessions(store, config, any_xid)
         source = "derived" if len(sessions) else "none"
         cannot.append(retries_words.DERIVED if len(sessions) else retries_words.NO_SESSIONS)
-    times = [pd.Series(sessions["started"]), sessions["ended"], any_xid["time"], any_xid["end"], by_preset["time"]]
-    known = np.concatenate([_ns(column.dropna()) for column in times])
+    on_record = [_ns(sessions[name].dropna()) for name in ("started", "ended")]
+    known = np.concatenate(
+        [*on_record, *(_ns(table[name]) for table in (any_xid, by_preset) for name in ("time", "end"))]
+    )
     spans = [(int(known.min()), int(known.max()))] if len(known) else []
     if store.nodes():
         spans.append(store.span())
@@ -111,6 +114,7 @@ def _read(store: Store, config: Config, preset: str | None, doubts: Counter[str]
         nodes=frozenset(named | left_out | set(store.nodes())),
         start_ns=min(low for low, _ in spans),
         end_ns=max(high for _, high in spans),
+        on_record=(int(min(on_record[0], default=0)), int(max(np.concatenate(on_record), default=0))),
     )
 
 
@@ -224,14 +228,17 @@ def _troubles(found: _Found, config: Config, size: int, cannot: list[str]) -> di
             cannot.append(retries_words.DROPPED)
     if len(left_out):
         rows = left_out.assign(back=chains.returns(found.sessions, left_out))
-        out["exclusions"] = _of_nodes(rows, found, config, size)
+        out["exclusions"] = _of_nodes(rows, found, config, size, found.on_record)
     elif found.source != "none":
         cannot.append(retries_words.NO_EXCLUSIONS)
     for name, table in (("failures", found.failures), ("any_xid", found.any_xid)):
         narrow, wide = _narrow(table, config.retries.widest)
         if len(narrow):
             back = narrow["end"] + config.labels.recovery
-            out[name] = {**_of_nodes(narrow.assign(back=back), found, config, size), "wide_incidents": wide}
+            out[name] = {
+                **_of_nodes(narrow.assign(back=back), found, config, size, (found.start_ns, found.end_ns)),
+                "wide_incidents": wide,
+            }
         elif wide:
             cannot.append(retries_words.ALL_WIDE.format(name=name.replace("_", " "), wide=wide))
     if "failures" not in out:
@@ -251,17 +258,20 @@ def _narrow(table: pd.DataFrame, widest: int) -> tuple[pd.DataFrame, int]:
     return frame, int((~few).sum())
 
 
-def _of_nodes(rows: pd.DataFrame, found: _Found, config: Config, size: int) -> dict[str, Any]:
-    """Concentration, recurrence, survival after the return to work, and policies, of rows node, time, back."""
+def _of_nodes(rows: pd.DataFrame, found: _Found, config: Config, size: int, span: tuple[int, int]) -> dict[str, Any]:
+    """Concentration, recurrence, survival after the return to work, and policies, of rows node, time, back.
+
+    ``span`` is when such a trouble would have been told.
+    """
     level, draws = config.evaluation.confidence, config.evaluation.permutations
     counts = {str(node): int(count) for node, count in rows["node"].value_counts().items()}
-    again, first = _waits(rows, found)
+    again, first = _waits(rows, *span)
     record = policies.Record(
-        days=(_ns(rows["time"]) - found.start_ns) / _DAY_NS,
+        days=(_ns(rows["time"]) - span[0]) / _DAY_NS,
         nodes=pd.factorize(rows["node"])[0].astype(np.int64),
         cost=_cost(rows, found.tried, config.retries),
         size=size,
-        length=(found.end_ns - found.start_ns) / _DAY_NS,
+        length=(span[1] - span[0]) / _DAY_NS,
     )
     settings = config.retries
     fresh = first + [(record.length, False)] * (size - len(counts))
@@ -278,16 +288,16 @@ def _of_nodes(rows: pd.DataFrame, found: _Found, config: Config, size: int) -> d
     }  # fmt: skip
 
 
-def _waits(rows: pd.DataFrame, found: _Found) -> tuple[list[tuple[float, bool]], list[tuple[float, bool]]]:
+def _waits(rows: pd.DataFrame, start: int, end: int) -> tuple[list[tuple[float, bool]], list[tuple[float, bool]]]:
     """Days from each return to the next trouble, and from the record's start to the first; with whether it came."""
     again, first = [], []
     for _, part in rows.groupby("node"):
         times, backs = _ns(part["time"]).tolist(), _ns(part["back"]).tolist()
-        first.append(((times[0] - found.start_ns) / _DAY_NS, True))
+        first.append(((times[0] - start) / _DAY_NS, True))
         for back, until in zip(backs, [*times[1:], None], strict=True):
-            if back == chains.NAT or back >= found.end_ns or (until is not None and back >= until):
+            if back == chains.NAT or back >= end or (until is not None and back >= until):
                 continue  # not back at work before the next trouble, or at all
-            stop = found.end_ns if until is None else until
+            stop = end if until is None else until
             again.append(((stop - back) / _DAY_NS, until is not None))
     return again, first
 

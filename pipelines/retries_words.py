@@ -100,7 +100,7 @@ def _tries(result: Told) -> list[str]:
     derived = " (told from GPU activity)" if result["source"] == "derived" else ""
     whole = (
         f"{_many(made['sessions'], 'tries', 'try')} of {_many(made['jobs'], 'jobs')}{derived} on "
-        f"{_many(result['nodes'], 'nodes')} in {_many(round(result['days']), 'days')}; "
+        f"{_many(result['nodes'], 'nodes')} in {_days(result['days'])}; "
         f"{_many(listed['chains'], 'chains')} of two tries or more with {listed['attempts']} of them."
     )
     out = [whole]
@@ -191,6 +191,10 @@ def _policies(rules: list[Told], one: str, many: str) -> list[str]:
         "work; this holds only where the node and not its work was at fault."
     )
     return [sentence]
+
+
+def _days(days: float) -> str:
+    return _many(round(days), "days") if days >= 1 else f"{24 * days:.1f} hours"
 
 
 def _many(count: int, plural: str, singular: str = "") -> str:

@@ -44,7 +44,8 @@ def retries(
     if preset is not None and preset not in PRESETS:
         raise UsageError(f"--preset: {preset!r} is none of {', '.join(PRESETS)}")
     opened = Store.open(store)
-    result = run(opened, settings, preset)
+    with console.progress("reading the store"):
+        result = run(opened, settings, preset)
     if experiment is not None:
         from pipelines.retries_report import track  # noqa: PLC0415  # MLflow and matplotlib take seconds to load
 

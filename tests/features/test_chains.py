@@ -77,6 +77,19 @@ def test_a_job_that_comes_back_days_later_begins_anew() -> None:
     assert chains.attempts(sessions(RETRIED[0], again), SETTINGS)["chain"].tolist() == [0, 1]
 
 
+def test_names_that_change_with_every_try_are_one_job_by_a_pattern() -> None:
+    again = ("a-retry1", 1, "06:11", "06:21", "failed", "n2 n3", "")
+    settings = RetrySettings(same_job=r"(.+?)-retry\d+")
+    assert chains.attempts(sessions(RETRIED[0], again), settings)["chain"].tolist() == [0, 0]
+    assert chains.attempts(sessions(RETRIED[0], again), SETTINGS)["chain"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("pattern", ["(", "no-group"])
+def test_a_pattern_without_a_group_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="same_job"):
+        RetrySettings(same_job=pattern)
+
+
 def test_jobs_on_the_same_nodes_stay_apart() -> None:
     other = ("b", 1, "06:11", "06:21", "failed", "n1 n2", "")
     assert chains.attempts(sessions(RETRIED[0], other), SETTINGS)["chain"].tolist() == [0, 1]

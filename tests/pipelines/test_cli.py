@@ -39,6 +39,7 @@ PROMISED = {
     },
     "backtest": {"--model", "--bundle", "--start", "--end"},
     "checkpoints": {"--json", "--workers", "--experiment", "--tracking-uri"},
+    "retries": {"--preset", "--experiment", "--tracking-uri"},
     "promote": {"--alias"},
     "ack": {"--until", "--why"},
     "ui": {"--port"},
