@@ -168,10 +168,12 @@ def _by_nodes(kind: str, events: Sequence[Told], knee: Told) -> bytes:
         for axes, name in ((one, "node_bytes_per_second"), (whole, "storage_bytes_per_second")):
             rates = [event[name] / _GIGA for event in own]
             axes.scatter(nodes, rates, s=12, color=colour, label=verdict if own else None, alpha=0.6)
+    most = max(event["nodes"] for event in events)
     for axes, words in ((one, "GB/s a node"), (whole, "GB/s of the storage, busiest scrape")):
         axes.set_xlabel("nodes")
         axes.set_ylabel(words)
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, 1.05 * most)
+        axes.set_ylim(0, 1.05 * axes.dataLim.y1)
         axes.grid(visible=True, alpha=0.25)
         if knee["nodes"] is not None:
             axes.axvline(knee["nodes"], color="black", linestyle="--", linewidth=1)
