@@ -62,6 +62,8 @@ class IngestSettings(Settings):
         "err_msg",
     )
     gpu_dropped_labels: tuple[str, ...] = ("gpu", "device", "minor_number", "name")  # renumbered when a GPU is gone
+    # Columns of a CSV that has no header line, as in the format= of VictoriaMetrics' /api/v1/export/csv
+    csv_columns: tuple[str, ...] = ()
     max_line_bytes: int = Field(default=1 << 20, ge=1024)
     memory_bytes: int = Field(default=512 << 20, ge=16 << 20)  # samples held before they are written to parts
 

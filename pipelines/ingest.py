@@ -302,6 +302,7 @@ def _read_context(path: Path, options: _Options) -> ReadContext:
         reference_ns=to_ns(reference) if reference is not None else None,
         label_names=frozenset((*said.node_labels, *said.gpu_labels, *said.pci_labels, *said.dropped_labels)),
         node_labels=frozenset(said.node_labels),
+        csv_columns=said.csv_columns,
     )
 
 

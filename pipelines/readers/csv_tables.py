@@ -45,7 +45,7 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
     Raises
     ------
     InputError
-        The header names no time.
+        The header names no time, and is no row of samples either.
     """
     with Untorn(path, tally, whole_lines=True) as stream:
         first = bytearray()
@@ -53,17 +53,19 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
             first += piece
         names, divider = header(bytes(first))
     found = layout.find(names, context)
+    headed = found is not None
+    found = found or layout.headless(names, context)
     if found is None or len(names) > _MOST_COLUMNS:
         raise InputError(f"{path}: the header names no time column; call it time, timestamp or ts")
     inside = Tally()  # the tear was counted above, if the header met it
     with _Text(path, inside, whole_lines=True) as stream:
-        for batch in _batches(stream, len(names), divider, tally):
+        for batch in _batches(stream, len(names), divider, tally, headed=headed):
             yield from layout.chunks(found, batch.columns, tally, context)
     if not tally.rejected["torn file"]:
         tally.add(inside)
 
 
-def _batches(stream: Untorn, columns: int, divider: str, tally: Tally) -> Iterator[Any]:
+def _batches(stream: Untorn, columns: int, divider: str, tally: Tally, *, headed: bool) -> Iterator[Any]:
     """Rows as Arrow arrays of bytes; a row with another number of cells is counted and left out."""
 
     def skip(_row: Any) -> str:
@@ -74,7 +76,9 @@ def _batches(stream: Untorn, columns: int, divider: str, tally: Tally) -> Iterat
     try:
         reader = pacsv.open_csv(
             pa.PythonFile(stream, mode="r"),
-            read_options=pacsv.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=False),
+            read_options=pacsv.ReadOptions(
+                column_names=names, skip_rows=int(headed), block_size=_BLOCK_BYTES, use_threads=False
+            ),
             parse_options=pacsv.ParseOptions(delimiter=divider, invalid_row_handler=skip),
             convert_options=pacsv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, check_utf8=False

@@ -29,6 +29,10 @@ _TIMES = ("time", "timestamp", "ts", "datetime", "date", "_time", "@timestamp", 
 _METRICS = ("metric", "__name__", "metric_name", "name")
 _VALUES = ("value", "_value", "__value__", "metric_value")
 _NODE_GPU = re.compile(r"^(.+)-(\d{1,2})$")
+# 1767225600 to nanoseconds, or RFC 3339
+_MOMENT = re.compile(r"(?:9|1\d|2\d)\d{8}(?:\d{3}){0,3}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}")
+_METRIC = re.compile(r"[a-zA-Z_:][\w:]{1,200}")
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F]")
 # AcmeTrace names DCGM's fields without their prefixes
 _PROFILING = re.compile(r"^(GR_ENGINE|SM|PIPE_\w+|DRAM)_(ACTIVE|OCCUPANCY)$|^(PCIE|NVLINK)_[TR]X_BYTES$")
 
@@ -82,6 +86,24 @@ def find(names: list[str], context: ReadContext, time: int = -1) -> Layout | Non
     labels = {place: names[place].strip() for place in rest if names[place].strip() in context.label_names}
     metrics = {place: {"__name__": names[place].strip()} for place in rest if place not in labels and low[place]}
     return Layout("wide", time, labels=labels, metrics=metrics) if metrics else None
+
+
+def headless(cells: list[str], context: ReadContext) -> Layout | None:
+    """The layout of a table whose first row is no header, as VictoriaMetrics exports CSV; None when it is none.
+
+    The columns are those that the user named, or told by what the row holds: a moment, a metric's name, the first
+    other number, and GPUs by the form of their UUIDs. Other cells are labels that nobody named.
+    """
+    if len(context.csv_columns) == len(cells):
+        return find([name.split(":")[0] for name in context.csv_columns], context)
+    moments = [place for place, cell in enumerate(cells) if _MOMENT.fullmatch(cell.strip())]
+    numbers = [place for place, cell in enumerate(cells) if place not in moments[:1] and not np.isnan(_number(cell))]
+    names = [place for place, cell in enumerate(cells) if place not in numbers and _METRIC.fullmatch(cell.strip())]
+    if len(moments) != 1 or not numbers or not names:
+        return None
+    rest = set(range(len(cells))) - {moments[0], numbers[0], names[0]}
+    labels = {place: "UUID" if _UUID.match(cells[place]) else f"column_{place + 1}" for place in sorted(rest)}
+    return Layout("long", moments[0], names[0], numbers[0], labels)
 
 
 def _acme(column: str, stem: str) -> dict[str, str]:

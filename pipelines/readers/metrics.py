@@ -27,7 +27,7 @@ READERS: dict[str, Reader] = {
     "csv-wide": csv_tables.read,
     "csv-node-gpu": csv_tables.read,
 }
-_VICTORIA = re.compile(rb'^\s*\{"metric":\{[^\n]*?"values":\[\s*(?!\[)')
+_VICTORIA = re.compile(rb'^\s*\{\s*"metric"\s*:\s*\{[^\n]*?"values"\s*:\s*\[\s*+(?!\[)')
 _PROMETHEUS = re.compile(rb'^\s*\{\s*("status"\s*:|"metric"\s*:\s*\{|"data"\s*:|"resultType"\s*:)')
 
 
@@ -63,5 +63,5 @@ def recognise_metrics(head: bytes) -> str | None:
     if exposition.is_page(head):
         return "tsdb-dump" if _DUMP.match(head) else "exposition"
     names, _ = csv_tables.header(head)
-    found = layout.find(names, ReadContext())
+    found = layout.find(names, ReadContext()) or layout.headless(names, ReadContext())
     return f"csv-{found.kind}" if found else None

@@ -51,6 +51,8 @@ class ReadContext:
         Column names of a wide file that are labels, not metrics.
     node_labels
         Those of them that name a node.
+    csv_columns
+        What the columns of a CSV without a header line are, as VictoriaMetrics' ``format`` names them.
     """
 
     stem: str = ""
@@ -59,6 +61,7 @@ class ReadContext:
     reference_ns: int | None = None
     label_names: frozenset[str] = frozenset()
     node_labels: frozenset[str] = frozenset({"node", "host", "hostname", "instance"})
+    csv_columns: tuple[str, ...] = ()
 
 
 def clean(

@@ -12,7 +12,9 @@ from features.tables import Panel
 from pipelines.config import Config
 from pipelines.ingest import ingest
 from pipelines.live import panels
-from pipelines.readers.samples import SampleChunk
+from pipelines.readers.metrics import READERS
+from pipelines.readers.samples import ReadContext, SampleChunk
+from pipelines.readers.tally import Tally
 from pipelines.store import Store
 
 CONFIG = Config()
@@ -214,6 +216,43 @@ def test_a_wide_table_may_hold_several_nodes(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s")
     assert store.nodes() == ["n1", "n2"]
     assert store.panel("n2", T0 * NS, (T0 + 30_000) * NS).values.tolist() == [[9.0]]
+
+
+def test_a_table_without_a_header_is_told_by_its_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    path.write_text("DCGM_FI_DEV_GPU_TEMP,GPU-0a1b,41,1767225600\nDCGM_FI_DEV_GPU_TEMP,GPU-0a1b,42.5,1767225630\n")
+    (item,) = ingest(tmp_path / "s", CONFIG, metrics=[path])["inputs"]
+    assert (item["format"], item["ok"]) == ("csv-long", 2)
+    panel = Store.open(tmp_path / "s").panel("n1", T0 * NS, (T0 + 60_000) * NS)
+    assert [(series.metric, series.gpu) for series in panel.series] == [("DCGM_FI_DEV_GPU_TEMP", "GPU-0a1b")]
+    assert panel.values.tolist() == [[41, 42.5]]
+
+
+def test_the_user_may_name_the_columns_of_a_table_without_a_header(tmp_path: Path) -> None:
+    text = "".join(line for line in victoria_csv().splitlines(keepends=True)[1:])
+    (tmp_path / "export").write_text(text)
+    columns = ("__name__", "node", "UUID", "note", "__value__", "__timestamp__:unix_ms")
+    config = CONFIG.model_copy(update={"ingest": CONFIG.ingest.model_copy(update={"csv_columns": columns})})
+    (item,) = ingest(tmp_path / "s", config, metrics=[tmp_path / "export"])["inputs"]
+    assert (item["format"], item["ok"], item["rejected"]) == ("csv-long", 18, {})
+    assert_same(tmp_path / "s")
+
+
+def test_export_lines_may_be_written_with_blanks(tmp_path: Path) -> None:
+    lines = [json.dumps({"metric": labels, "values": values, "timestamps": TIMES}) + "\n" for labels, values in SERIES]
+    (tmp_path / "export").write_text("".join(lines))
+    (item,) = ingest(tmp_path / "s", CONFIG, metrics=[tmp_path / "export"])["inputs"]
+    assert (item["format"], item["ok"]) == ("victoria", 18)
+    assert_same(tmp_path / "s")
+
+
+@pytest.mark.parametrize("first", [1_767_225_600_000, 1_767_299_999_990, 999_999_999_000, 1_767_225_600_123])
+def test_times_of_export_lines_are_exact_however_they_are_written(tmp_path: Path, first: int) -> None:
+    stamps = [first, first + 7, first + 20, first - 3, first + 10**8]
+    entry = {"metric": {"__name__": "m", "node": "n1"}, "values": [1, 2, 3, 4, 5], "timestamps": stamps}
+    (tmp_path / "export").write_text(json.dumps(entry, separators=(",", ":")))
+    (chunk,) = READERS["victoria"](tmp_path / "export", Tally(), ReadContext())
+    assert chunk.times.tolist() == [stamp * NS for stamp in stamps]
 
 
 def test_cells_that_are_empty_or_no_number_are_counted(tmp_path: Path) -> None:
