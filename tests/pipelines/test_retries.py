@@ -111,6 +111,21 @@ def test_figures_of_a_small_record_are_exact(tmp_path: Path) -> None:
     assert [row["node"] for row in dense["by_node"]] == ["n1", "n3"]
 
 
+def test_the_studys_third_against_an_eighth_is_told_as_not_significant(tmp_path: Path) -> None:
+    def chain(job: str, again: str, outcome: str) -> tuple[str, str]:
+        first = line(job, 1, "01T00:00", "01T02:00", "failed")
+        return first, line(job, 2, f"01T{again}", "01T09:00", outcome)
+
+    ends = ["completed"] * 4 + ["failed"] * 8
+    rows = [row for k, end in enumerate(ends) for row in chain(f"auto{k}", "02:11", end)]
+    rows += [row for k, end in enumerate(["completed"] + ["failed"] * 7) for row in chain(f"hand{k}", "03:30", end)]
+    told = retries(stored(tmp_path, *rows), CONFIG)
+    assert (
+        "33.3 % (4 of 12) of automatic chains succeed against 12.5 % (1 of 8) of chains by hand; the difference does "
+        "not reach significance (Fisher's exact p = 0.60): so few tries can't tell the two apart."
+    ) in told["sentences"]
+
+
 def test_gpu_hours_follow_from_the_gpus_of_a_node(tmp_path: Path) -> None:
     store = stored(tmp_path, *PLAIN)
     settings = CONFIG.model_copy(update={"retries": CONFIG.retries.model_copy(update={"gpus_per_node": 8})})
