@@ -12,9 +12,10 @@ from features.tables import InputError, to_ns
 from features.windows import ends as ends_of
 from pipelines import paging, verdicts
 from pipelines.config import Config
-from pipelines.score import load, rows_of, suspects
+from pipelines.score import judge, load
 from pipelines.sources import Source, take
 from pipelines.store import Store
+from pipelines.watch import Watch
 
 _AT_ONCE = 288  # window ends judged together: a day at the usual stride, so memory holds a day
 _DAY_NS = 86_400_000_000_000
@@ -48,14 +49,15 @@ def backtest(
     stride = to_nanoseconds(frozen.features.window.stride)
     alerts: dict[str, paging.Alert] = {}
     seen: dict[str, paging.Alert] = {}
+    source = Source(store=store)
+    watch: Watch | None = None
     for at in range(0, len(ends), _AT_ONCE):
         part = ends[at : at + _AT_ONCE]
         whole = [part[0] - stride * back for back in range(verdicts.CONTEXT, 0, -1)] + part
-        moment = take(Source(store=store), frozen, settings, whole)
-        found = verdicts.judge(
-            frozen, rows_of(moment, frozen, settings, whole), moment.past.events, settings.scoring,
-            suspects(moment, frozen), part[0],
-        )  # fmt: skip
+        moment = take(source, frozen, settings, whole, watch)
+        watch = moment.watch
+        watch.trim()
+        found = judge(moment, frozen, settings, whole, part[0])
         for moment_ns in part:
             alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring)
             seen |= {one.alert: one for one in alerts.values()}

@@ -7,24 +7,26 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from features import history, presence
 from features import matrix as roof
-from features import presence
 from features.settings import format_duration, to_nanoseconds
 from features.tables import Matrix, UsageError, to_ns
-from features.windows import latest_end
+from features.windows import as_ns, latest_end
 from models import bundle
 from models.tracking import Tracker
 from pipelines import featurise, paging, verdicts
 from pipelines.config import Config
 from pipelines.frozen import Frozen, thaw
-from pipelines.sources import Moment, Source, newest, take
+from pipelines.sources import Moment, Source, newest, take, watch_key
 from pipelines.state import State, locked
+from pipelines.watch import Watch
 from pipelines.writers import alertmanager, jsonlines, pushgateway, textfile
 
 __all__ = ["Outlets", "Source", "load", "score"]
@@ -119,26 +121,37 @@ def _judge_missing(
         return {}
     stride = to_nanoseconds(config.features.window.stride)
     context = [min(new) - stride * back for back in range(verdicts.CONTEXT, 0, -1)]
-    moment = take(source, frozen, config, [*context, *new])
-    found = verdicts.judge(
-        frozen, rows_of(moment, frozen, config, [*context, *new]), moment.past.events, config.scoring,
-        suspects(moment, frozen), min(new),
-    )  # fmt: skip
+    remembered = state.memory()
+    watch = None if remembered is None else Watch.from_bytes(remembered, watch_key(source, frozen))
+    moment = take(source, frozen, config, [*context, *new], watch)
+    found = judge(moment, frozen, config, [*context, *new], min(new))
+    if watch is None or moment.watch.upto >= watch.upto:
+        moment.watch.trim()
+        remembered = moment.watch.to_bytes()
     for end in new:
         newest_known = state.last()
         alerts = None
         if newest_known is None or end > newest_known:  # a window of the past pages no one
             alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
-        state.commit(end, name, found[end], alerts)
+        state.commit(end, name, found[end], alerts, remembered)
     return dict(moment.rejected)
 
 
+def judge(
+    moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int], from_ns: int
+) -> dict[int, list[dict[str, Any]]]:
+    """Rows to report by window end; the one way of the live job and of `pipelines.backtest`."""
+    matrix = rows_of(moment, frozen, config, ends)
+    began = moment.past.began(matrix.windows, to_nanoseconds(config.features.window.stride))
+    return verdicts.judge(frozen, matrix, began, config.scoring, suspects(moment, frozen), from_ns)
+
+
 def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int]) -> Matrix:
-    """The windows' rows, by the rooms that made the training's."""
-    return featurise.live_matrix(
+    """The windows' rows, by the rooms that made the training's; each knows what was known at its end."""
+    matrix = featurise.live_matrix(
         moment.panels,
         moment.logs,
-        moment.past,
+        featurise.nothing_past(),
         ends,
         config,
         step_ns=moment.step_ns,
@@ -147,6 +160,14 @@ def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int])
         nodes=moment.nodes,
         heard=moment.heard,
     )
+    at = as_ns(matrix.windows["end"])
+    told = np.empty((len(at), len(history.COLUMNS)), dtype=np.float32)
+    for _, known in groupby(sorted(ends), key=lambda end: id(moment.past.at(end))):
+        held = list(known)
+        rows, past = np.flatnonzero(np.isin(at, held)), moment.past.at(held[-1])
+        told[rows] = history.columns(matrix.windows.iloc[rows], past.failures, past.events, past.sessions).to_numpy()
+    X = matrix.X.assign(**{name: told[:, place] for place, name in enumerate(history.COLUMNS)})
+    return Matrix(matrix.windows, X, matrix.labels)
 
 
 def suspects(moment: Moment, frozen: Frozen) -> verdicts.Suspect:

@@ -1,38 +1,42 @@
-"""Where live windows come from: a store that an export fills, or a running Prometheus with log files beside it."""
+"""Where live windows come from: a store that an export fills, or a running Prometheus with logs beside it."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-from features import gauge, incidents, xid
-from features.matrix import Past, reach
-from features.settings import LabelSettings
-from features.tables import EVENTS, GPUS, LOGS, InputError, Panel, conform, to_time
-from pipelines import failures, live
+from features import gauge
+from features.matrix import reach
+from features.tables import InputError, Panel, Series, to_time
+from pipelines import failures, live, log_sources
 from pipelines.config import Config
 from pipelines.frozen import Frozen
+from pipelines.grid import DAY_NS
 from pipelines.readers import prometheus_api
-from pipelines.readers.context import LogContext
-from pipelines.readers.logs import read_logs
 from pipelines.readers.tally import Tally
 from pipelines.store import Store
+from pipelines.watch import SPAN_NS, Evidence, Hindsight, Watch, known_gpus
 
-_WEEK_NS = 7 * 86_400_000_000_000  # what a row's history columns look back to
+log = logging.getLogger(__name__)
+
 _NAMES = 60  # metric names of one selector: servers limit the length of a query
+_PAUSE_NS = 12 * 3_600_000_000_000  # a job that slept longer says that it reads the week again
 
 
 @dataclass(frozen=True)
 class Source:
-    """One of the two: a store's folder, or a Prometheus address with log files or folders."""
+    """One of the two: a store's folder, or a Prometheus address with log files, folders, or a Loki address."""
 
     store: Path | None = None
     prometheus: str | None = None
     logs: tuple[Path, ...] = ()
+    loki: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -42,12 +46,13 @@ class Moment:
 
     panels: dict[str, Panel]
     logs: pd.DataFrame
-    past: Past
+    past: Hindsight
     gpus: pd.DataFrame
     nodes: tuple[str, ...]
     heard: tuple[str, ...]
     step_ns: int
     rejected: Counter[str]
+    watch: Watch
 
 
 def newest(source: Source, now_ns: int) -> int:
@@ -55,8 +60,14 @@ def newest(source: Source, now_ns: int) -> int:
     return now_ns if source.store is None else min(Store.open(source.store).span()[1], now_ns)
 
 
-def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int]) -> Moment:
+def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int], watch: Watch | None = None) -> Moment:
     """Samples, lines and past of these window ends.
+
+    Parameters
+    ----------
+    watch
+        What was seen by an earlier run; it is brought up to the last end. Without it (or where it does not reach back
+        far enough, or came of other settings) the week before is read from the source.
 
     Raises
     ------
@@ -65,97 +76,117 @@ def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int])
     UpstreamError
         The server can't be reached or refuses.
     """
-    start = min(ends_ns) - reach(frozen.features)
+    start, end = min(ends_ns) - reach(frozen.features), max(ends_ns)
+    key = watch_key(source, frozen)
+    if watch is None or watch.key != key or watch.since > start - SPAN_NS + DAY_NS or watch.upto < start - SPAN_NS:
+        since = start - SPAN_NS
+        watch = Watch(key, frozen.step_ns, since, since, frozen.gpus, set(frozen.heard))
+    if start - watch.upto > _PAUSE_NS:
+        log.info("reading what happened since %s", to_time(watch.upto).isoformat())
     moment = (
-        _from_store(source.store, frozen, config, start, max(ends_ns))
+        _from_store(source.store, frozen, config, (start, end), watch)
         if source.store is not None
-        else _from_server(source, frozen, config, start, max(ends_ns))
+        else _from_server(source, frozen, config, (start, end), watch)
     )
     if not any(panel.values.size for panel in moment.panels.values()):
-        raise InputError(
-            f"no sample between {to_time(start)} and {to_time(max(ends_ns))}; is the export or the scrape running?"
-        )
+        raise InputError(f"no sample between {to_time(start)} and {to_time(end)}; is the export or the scrape running?")
     return moment
 
 
-def _from_store(path: Path, frozen: Frozen, config: Config, start: int, end: int) -> Moment:
+def watch_key(source: Source, frozen: Frozen) -> str:
+    """What evidence depends on: the grid, the names of nodes, and where it is read."""
+    said = [str(frozen.step_ns), frozen.ingest.model_dump_json(), str(source.store), str(source.prometheus)]
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:16]
+
+
+def _from_store(path: Path, frozen: Frozen, config: Config, span: tuple[int, int], watch: Watch) -> Moment:
     store = Store.open(path)
     if store.step_ns != frozen.step_ns:
         raise InputError(
             f"{path} has a grid of {store.step_ns / 1e9:g} s, the model one of {frozen.step_ns / 1e9:g} s; train again"
         )
-    events = failures.events(store, config)
-    past = Past(failures.failures(store, config), events, store.sessions())
-    return Moment(
-        panels={node: store.panel(node, start, end) for node in store.nodes()},
-        logs=store.logs(start, end),
-        past=past,
-        gpus=store.gpus(),
-        nodes=tuple(store.nodes()),
-        heard=tuple(node for node in store.nodes() if store.log_days(node)),
-        step_ns=store.step_ns,
-        rejected=Counter(),
-    )
+    start, end = span
+    nodes = tuple(store.nodes())
+    watch.gpus = store.gpus()
+    watch.heard = {node for node in nodes if store.log_days(node)}
+    if watch.told.empty:
+        watch.told = failures._given_onsets(store.incidents(), store.gpus())  # noqa: SLF001  # of this floor
+    first = store.span()[0]
+    for low, high in _days(max(watch.upto, first // DAY_NS * DAY_NS), start):
+        watch.add(_evidence(store, nodes, low, high), nodes)
+    panels = {node: store.panel(node, start, end) for node in nodes}
+    lines = store.logs(start, end)
+    watch.add(Evidence(panels, _stamps(store, nodes, start, end), lines, start, end), nodes)
+    tickets = failures._tickets(store)  # noqa: SLF001  # of this floor
+    past = Hindsight(watch, config.labels, tickets, store.sessions())
+    heard = tuple(sorted(watch.heard))
+    return Moment(panels, lines, past, watch.gpus, nodes, heard, store.step_ns, Counter(), watch)
 
 
-def _from_server(source: Source, frozen: Frozen, config: Config, start: int, end: int) -> Moment:
+def _days(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The span in pieces of at most a day."""
+    while start < end:
+        stop = min(end, (start // DAY_NS + 1) * DAY_NS)
+        yield start, stop
+        start = stop
+
+
+def _evidence(store: Store, nodes: Sequence[str], start: int, end: int) -> Evidence:
+    panels = {node: store.panel(node, start, end) for node in nodes}
+    return Evidence(panels, _stamps(store, nodes, start, end), store.logs(start, end), start, end)
+
+
+def _stamps(store: Store, nodes: Sequence[str], start: int, end: int) -> dict[str, live.Stamps]:
+    """When the gauges of XIDs were read, over the cells of the span."""
+    out: dict[str, live.Stamps] = {}
+    for node in nodes:
+        days = [day for day in store.days(node) if start < (day + 1) * DAY_NS and day * DAY_NS < end]
+        held = {day: store.stamps(node, day, gauge.is_gauge) for day in days}
+        names: set[Series] = {one for of_day in held.values() for one in of_day}
+        out[node] = live.over(held, names, start, end, store.step_ns)
+    return out
+
+
+def _from_server(source: Source, frozen: Frozen, config: Config, span: tuple[int, int], watch: Watch) -> Moment:
     server = prometheus_api.Server(str(source.prometheus), source.headers)
     tally = Tally()
-    chunks = prometheus_api.fetch(server, start, end, selectors(frozen.metrics), tally)
-    panels, seen = live.panels(chunks, config, frozen.step_ns, start, end)
-    gpus = _known(frozen.gpus, seen)
-    lines = read_lines(source.logs, config, end - _WEEK_NS, end, tally)
-    events = _events(panels, lines, gpus)
-    past = Past(_incidents(events, frozen.labels), events)
-    window = lines[lines["time"] >= to_time(start)].reset_index(drop=True)
-    heard = tuple(sorted({*frozen.heard, *lines["node"].unique()}))
-    nodes = tuple(sorted({*panels, *frozen.nodes}))
-    return Moment(panels, window, past, gpus, nodes, heard, frozen.step_ns, tally.rejected)
+    start, end = span
+    if watch.upto < start:
+        _catch_up(server, source, frozen, config, watch, start)
+    found = live.gather(
+        prometheus_api.fetch(server, start, end, selectors(frozen.metrics), tally), config, frozen.step_ns, start, end
+    )
+    watch.gpus = known_gpus(watch.gpus, found.gpus)
+    lines = log_sources.read(source.logs, source.loki, config, start, end, tally, source.headers)
+    nodes = tuple(sorted({*found.panels, *frozen.nodes}))
+    watch.add(Evidence(found.panels, found.stamps, lines, start, end), nodes)
+    past = Hindsight(watch, config.labels, None, None)
+    heard = tuple(sorted(watch.heard))
+    return Moment(found.panels, lines, past, watch.gpus, nodes, heard, frozen.step_ns, tally.rejected, watch)
+
+
+def _catch_up(
+    server: prometheus_api.Server, source: Source, frozen: Frozen, config: Config, watch: Watch, upto: int
+) -> None:
+    """What happened before the windows' own samples, from few series: a GPU is there while its gauge is."""
+    few = telling(frozen.metrics)
+    for low, high in _days(watch.upto, upto):
+        tally = Tally()  # what is wrong with old records was told when they were new
+        chunks = prometheus_api.fetch(server, low, high, selectors(few), tally) if few else iter(())
+        found = live.gather(chunks, config, frozen.step_ns, low, high)
+        watch.gpus = known_gpus(watch.gpus, found.gpus)
+        lines = log_sources.read(source.logs, source.loki, config, low, high, tally, source.headers)
+        watch.add(Evidence(found.panels, found.stamps, lines, low, high), frozen.nodes)
+
+
+def telling(metrics: Sequence[str]) -> list[str]:
+    """The few metrics that say which codes GPUs showed, which were there, and that their exporter answered."""
+    codes = [name for name in metrics if gauge.is_gauge(name) or "xid_error" in name.lower()]
+    there = [name for name in metrics if name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL")][:1]
+    other = [name for name in metrics if name.startswith("DCGM_") and name not in codes][:1]
+    return sorted({*codes, *(there or other), "up"} & set(metrics))
 
 
 def selectors(metrics: Sequence[str]) -> list[str]:
     """Selectors that ask for just these metrics."""
     return [f'{{__name__=~"{"|".join(metrics[start : start + _NAMES])}"}}' for start in range(0, len(metrics), _NAMES)]
-
-
-def _known(trained: pd.DataFrame, seen: pd.DataFrame) -> pd.DataFrame:
-    """GPUs as training knew them, and new ones; when each was first seen is what training says."""
-    both = pd.concat([trained, seen], ignore_index=True) if len(trained) else seen
-    return conform(both.drop_duplicates(["node", "gpu"]), GPUS) if len(both) else GPUS.empty()
-
-
-def read_lines(paths: Sequence[Path], config: Config, start: int, end: int, tally: Tally) -> pd.DataFrame:
-    """Log lines of these files, or of the files below these folders, in ``[start, end)``."""
-    said = config.ingest
-    context = LogContext(timezone=said.timezone, strip_domain=said.strip_domain, aliases=said.aliases)
-    low, high = to_time(start), to_time(end)
-    parts = []
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path} does not exist")
-        files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
-        for file in files:
-            if file.stat().st_mtime_ns < start:
-                continue  # rotated away before the span began
-            found = read_logs(file, context, tally)
-            parts += [lines[(lines["time"] >= low) & (lines["time"] < high)] for lines in found]
-    held = [part for part in parts if len(part)]
-    if not held:
-        return LOGS.empty()
-    whole = pd.concat(held, ignore_index=True).drop_duplicates(list(LOGS.key))
-    return conform(whole.sort_values(["node", "time"], kind="stable"), LOGS)
-
-
-def _events(panels: Mapping[str, Panel], lines: pd.DataFrame, gpus: pd.DataFrame) -> pd.DataFrame:
-    """XID events of the lines, and of the gauges in the span."""
-    parts = [xid.decode(lines, gpus)]
-    where = {(node, gpu): pci for node, gpu, pci in zip(gpus["node"], gpus["gpu"], gpus["pci"], strict=True)}
-    for node, panel in panels.items():
-        for gpu, codes in gauge.read_gauges(panel):
-            parts.append(gauge.from_gauge(panel.times, codes, node, gpu, where.get((node, gpu), "")))
-    held = [part for part in parts if len(part)]
-    return xid.fold(pd.concat(held, ignore_index=True)) if held else EVENTS.empty()
-
-
-def _incidents(events: pd.DataFrame, labels: LabelSettings) -> pd.DataFrame:
-    return incidents.group(events, labels)

@@ -32,6 +32,7 @@ create table if not exists scores (
 create table if not exists windows (window_end integer, model text, primary key (window_end, model)) without rowid;
 create table if not exists alerts (node text primary key, alert text, state text) without rowid;
 create table if not exists receipts (alert text, said text, primary key (alert, said)) without rowid;
+create table if not exists memory (id integer primary key check (id = 1), content blob);
 create table if not exists silences (node text primary key, until integer, why text) without rowid;
 """
 
@@ -124,9 +125,14 @@ class State:
         return {node: _alert(text) for node, text in self._db.execute("select node, state from alerts order by node")}
 
     def commit(
-        self, end_ns: int, model: str, rows: Sequence[Mapping[str, Any]], alerts: Mapping[str, Alert] | None
+        self,
+        end_ns: int,
+        model: str,
+        rows: Sequence[Mapping[str, Any]],
+        alerts: Mapping[str, Alert] | None,
+        memory: bytes | None = None,
     ) -> None:
-        """Keep a window's rows, and the alerts after it (None: a window of the past moves none)."""
+        """Keep a window's rows, the alerts after it (None: a window of the past moves none), and what was seen."""
         with self._transaction():
             self._db.executemany(
                 "insert or replace into scores values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -139,8 +145,15 @@ class State:
             if alerts is not None:
                 told = [(node, one.alert, json.dumps(asdict(one))) for node, one in alerts.items()]
                 self._db.executemany("insert or replace into alerts values (?, ?, ?)", told)
+            if memory is not None:
+                self._db.execute("insert or replace into memory values (1, ?)", (memory,))
             for table in ("scores", "windows"):
                 self._db.execute(f"delete from {table} where window_end < ?", (end_ns - _KEPT_NS,))  # noqa: S608  # a name of ours
+
+    def memory(self) -> bytes | None:
+        """What earlier runs had seen, as `pipelines.watch` writes it."""
+        found = self._db.execute("select content from memory").fetchone()
+        return None if found is None else bytes(found[0])
 
     def unsent(self) -> list[Alert]:
         """What a run has to send: every open alert (again), and closed ones that were sent while open."""

@@ -14,16 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import names
-from features.settings import to_nanoseconds
 from features.tables import Matrix, SchemaError
 from features.windows import as_ns
 from models import rules
+from models.lineup import LOOK_BACK
 from pipelines.config import ScoringSettings
 from pipelines.frozen import Frozen, Usual
 
-# Windows before the judged one that its score may look back on: runs of up to 24 odd windows are counted, of which
-# each is what the last 3 agree on, and the score must last for the persistence's 3; a few to spare.
-CONTEXT = 32
+CONTEXT = LOOK_BACK - 1  # windows before the judged one that its score depends on
 _SILENT = names.column("presence", "silent_seconds")
 _DOWN = names.column("presence", "node_down")
 _STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
@@ -42,7 +40,12 @@ class _Judged(NamedTuple):
 
 
 def judge(
-    frozen: Frozen, matrix: Matrix, events: pd.DataFrame, settings: ScoringSettings, suspect: Suspect, from_ns: int
+    frozen: Frozen,
+    matrix: Matrix,
+    began: NDArray[np.bool_],
+    settings: ScoringSettings,
+    suspect: Suspect,
+    from_ns: int,
 ) -> dict[int, list[dict[str, Any]]]:
     """For each window end from ``from_ns`` on, the rows to report, by node.
 
@@ -50,14 +53,12 @@ def judge(
     ----------
     matrix
         Rows of all nodes, reaching `CONTEXT` windows further back than ``from_ns``.
-    events
-        `EVENTS`; a failure that has begun is an alarm.
+    began
+        Rows at whose end a failure of the node became known; it is an alarm.
     suspect
         Names the GPU behind a column.
     """
     X = frozen.align(matrix)
-    stride = to_nanoseconds(frozen.features.window.stride)
-    began = rules.began(matrix.windows, events, stride)
     probability = frozen.lineup.score(X, began)[frozen.champion].to_numpy(dtype=np.float64)
     ends = as_ns(matrix.windows["end"])
     judged = _Judged(X, np.flatnonzero(ends >= from_ns), probability, began)

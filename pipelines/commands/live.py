@@ -9,7 +9,7 @@ import typer
 
 from features.tables import UsageError
 from pipelines import console
-from pipelines.commands.options import ConfigOption, JsonOption, LogFormatOption, QuietOption, pairs, start
+from pipelines.commands.options import ConfigOption, JsonOption, LogFormatOption, QuietOption, pairs, secrets, start
 
 CHAMPION = "models:/foreshock@champion"
 
@@ -28,8 +28,14 @@ def add_to(app: typer.Typer) -> None:
 def score(
     store: Annotated[Path | None, typer.Argument(metavar="[STORE]", help="The Parquet store's folder.")] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Score live from a Prometheus API.")] = None,
-    logs: Annotated[list[Path] | None, typer.Option(help="With --prometheus: log file or folder.")] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="HTTP header, as a tenant's.")] = None,
+    logs: Annotated[list[Path] | None, typer.Option(help="With --prometheus: log file, folder or journal.")] = None,
+    loki: Annotated[
+        str | None, typer.Option(metavar="URL", help="With --prometheus: log lines from a Loki API.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="HTTP header, as a tenant's; K=@FILE reads a secret from a file."),
+    ] = None,
     out: OutOption = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="The window's end; by default the newest whole one.")
@@ -55,8 +61,11 @@ def score(
     settings = start(config, log_format, quiet)
     if (store is None) == (prometheus is None):
         raise UsageError("score takes a STORE or --prometheus URL, and only one of them")
+    if store is not None and (logs or loki):
+        raise UsageError("--logs and --loki go with --prometheus; a store has its own log lines")
+    headers = secrets(pairs(header, "--header"), "--header")
     report = run(
-        Source(store=store, prometheus=prometheus, logs=tuple(logs or ()), headers=pairs(header, "--header")),
+        Source(store=store, prometheus=prometheus, logs=tuple(logs or ()), loki=loki, headers=headers),
         settings,
         out=out or settings.scoring.out,
         at=console.parse_time(at, "--at"),

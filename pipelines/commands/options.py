@@ -73,6 +73,27 @@ def pairs(items: list[str] | None, option: str) -> dict[str, str]:
     return found
 
 
+def secrets(headers: dict[str, str], option: str) -> dict[str, str]:
+    """Headers with ``@FILE`` in a value replaced by what the file holds: a command line is seen by everyone.
+
+    Raises
+    ------
+    UsageError
+        The file can't be read.
+    """
+    found = {}
+    for name, value in headers.items():
+        before, at, path = value.partition("@")
+        if at and (not before or before.endswith(" ")):  # as in "Bearer @FILE"
+            try:
+                found[name] = before + Path(path).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{option}: {path}, for {name}, can't be read: {error}") from error
+        else:
+            found[name] = value
+    return found
+
+
 def with_windows(settings: configuration.Config, window: str | None, stride: str | None) -> configuration.Config:
     """The settings with a command's own window and stride.
 

@@ -1,11 +1,6 @@
 """What leaves foreshock: files, pushes and pages, against the real servers where they are installed."""
 
-import shutil
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from features.tables import ForeshockError, UpstreamError
 from pipelines.writers import alertmanager, jsonlines, post, pushgateway, textfile
+from tests.pipelines.servers import server
 
 MINUTE = 60_000_000_000
 
@@ -61,34 +57,6 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
             assert sample.timestamp is None
             found[(sample.name, *(f"{k}={v}" for k, v in sorted(sample.labels.items())))] = sample.value
     return found
-
-
-@contextmanager
-def server(program: str, folder: Path, *arguments: str) -> Iterator[str]:
-    """A real server on a free port of the loopback address."""
-    path = shutil.which(program)
-    if path is None:
-        pytest.skip(f"{program} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [path, f"--web.listen-address=127.0.0.1:{port}", *arguments]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-        try:
-            for _ in range(200):
-                try:
-                    if httpx.get(f"{url}/-/ready", timeout=1).is_success:
-                        break
-                except httpx.HTTPError:
-                    time.sleep(0.05)
-            else:
-                pytest.fail(f"{program} did not start: {(folder / 'log').read_text()}")
-            yield url
-        finally:
-            process.terminate()
-            process.wait(10)
 
 
 def test_a_window_is_one_file_and_twice_the_same_file(tmp_path: Path) -> None:
