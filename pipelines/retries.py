@@ -130,19 +130,6 @@ def _size(found: _Found, settings: RetrySettings, cannot: list[str]) -> int:
 def _told_of_tries(found: _Found, config: Config) -> dict[str, Any]:
     """Sessions, chains, tries, intervals and times to recovery."""
     tried, level = found.tried, config.evaluation.confidence
-    listed = chains.chains(tried)
-    ended = tried[tried["kind"].isin([chains.SUCCESS, chains.FAILURE])]
-    known = listed
-    if found.source == "derived":  # failures alone are seen: any share of successes would be zero
-        ended, known = ended.iloc[:0], listed.iloc[:0]
-    again = ended[ended["place"] > 1]
-    in_chains = tried[tried["chain"].isin(listed["chain"])]
-    modes = {mode: _succeeded(known[known["mode"] == mode], level) for mode in ("automatic", "manual")}
-    hands = {
-        mode: _succeeded(again[again["automatic"] == word], level)
-        for mode, word in (("automatic", "yes"), ("manual", "no"))
-    }
-    first = _succeeded(ended[ended["place"] == 1], level)
     minutes = tried["gap_seconds"] / 60
     back = chains.recoveries(tried, config.retries)
     return {
@@ -151,27 +138,8 @@ def _told_of_tries(found: _Found, config: Config) -> dict[str, Any]:
             "jobs": int(tried["job"].nunique()),
             "outcomes": {str(kind): int(count) for kind, count in tried["kind"].value_counts().items()},
         },
-        "chains": {
-            "chains": len(listed),
-            "attempts": len(in_chains),
-            "attempts_of_a_chain": recovery.spread(listed["attempts"], level),
-            "succeeded": _succeeded(known, level),
-            "undecided": int((~listed["kind"].isin([chains.SUCCESS, chains.FAILURE])).sum()),
-            **modes,
-            "comparison": recovery.compare(
-                modes["automatic"], modes["manual"], ("automatic chains", "chains by hand"), "succeed"
-            ),
-            "list": listed.drop(columns="chain").to_dict("records"),
-        },
-        "attempts": {
-            "by_place": _by_place(ended, level),
-            "first": first,
-            **hands,
-            "comparison": recovery.compare(
-                hands["automatic"], hands["manual"], ("automatic retries", "retries by hand"), "succeed"
-            ),
-            "first_or_again": recovery.compare(first, _succeeded(again, level), ("first tries", "retries"), "succeed"),
-        },
+        "chains": _of_chains(found, level),
+        "attempts": _of_attempts(found, level),
         "intervals": {
             "unit": "minutes",
             "all": recovery.spread(minutes, level),
@@ -183,7 +151,56 @@ def _told_of_tries(found: _Found, config: Config) -> dict[str, Any]:
             "recovered": recovery.share(int(back["recovered"].sum()), len(back), level),
             **recovery.spread(back["seconds"][back["recovered"]] / 60, level),
         },
-    }  # fmt: skip
+    }
+
+
+def _of_chains(found: _Found, level: float) -> dict[str, Any]:
+    """How many there are, and which share of them succeeded, automatic against manual."""
+    listed = chains.chains(found.tried)
+    known = _judged(listed, found)
+    modes = {mode: _succeeded(known[known["mode"] == mode], level) for mode in ("automatic", "manual")}
+    return {
+        "chains": len(listed),
+        "attempts": int(listed["attempts"].sum()),
+        "attempts_of_a_chain": recovery.spread(listed["attempts"], level),
+        "succeeded": _succeeded(known, level),
+        "undecided": int((~listed["kind"].isin([chains.SUCCESS, chains.FAILURE])).sum()),
+        **modes,
+        "comparison": recovery.compare(
+            modes["automatic"], modes["manual"], ("automatic chains", "chains by hand"), "succeed"
+        ),
+        "list": listed.drop(columns="chain").to_dict("records"),
+    }
+
+
+def _of_attempts(found: _Found, level: float) -> dict[str, Any]:
+    """Which share of tries succeeded: by place in their chain, automatic against manual, first against again."""
+    ended = _judged(found.tried, found)
+    ended = ended[ended["kind"].isin([chains.SUCCESS, chains.FAILURE])]
+    first, again = ended[ended["place"] == 1], ended[ended["place"] > 1]
+    told = {
+        name: _succeeded(rows, level)
+        for name, rows in (
+            ("first", first),
+            ("automatic", again[again["automatic"] == "yes"]),
+            ("manual", again[again["automatic"] == "no"]),
+        )
+    }
+    return {
+        "by_place": _by_place(ended, level),
+        **told,
+        "comparison": recovery.compare(
+            told["automatic"], told["manual"], ("automatic retries", "retries by hand"), "succeed"
+        ),
+        "first_or_again": recovery.compare(
+            told["first"], _succeeded(again, level), ("first tries", "retries"), "succeed"
+        ),
+    }
+
+
+def _judged(rows: pd.DataFrame, found: _Found) -> pd.DataFrame:
+    """The rows whose success can be told; none from activity, where failures alone are seen."""
+    return rows.iloc[:0] if found.source == "derived" else rows
 
 
 def _succeeded(rows: pd.DataFrame, level: float) -> dict[str, Any]:
