@@ -12,6 +12,7 @@ import pytest
 
 from features.settings import CheckpointSettings
 from features.tables import SESSIONS, InputError, Series, conform
+from pipelines import checkpoints as verb
 from pipelines import checkpoints_report
 from pipelines.checkpoint_limits import overlapping
 from pipelines.checkpoints import checkpoints
@@ -93,7 +94,11 @@ def test_a_full_slot_table_is_found_measured_and_told(tmp_path: Path) -> None:
     assert "2 of 2 saves are rpc-slot-bound (16% to 100%)." in result["sentences"]
 
 
-def test_an_event_at_midnight_is_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [1, 4])
+def test_an_event_at_midnight_is_one_however_many_days_a_piece_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    monkeypatch.setattr(verb, "_DAYS", days)
     store = Store.create(tmp_path / "s", STEP)
     for day in (DAY, DAY + 1):
         cells = store.day_cells("a", day)
@@ -104,6 +109,7 @@ def test_an_event_at_midnight_is_one(tmp_path: Path) -> None:
     (event,) = told(store)["events"]
     assert (str(event["start"]), event["duration_seconds"]) == ("2026-01-04 23:58:30+00:00", 240.0)
     assert event["bytes"] == pytest.approx(8 * 30e9)
+    assert event["by_node"][0]["bytes_per_second"] == pytest.approx(1e9)
 
 
 def test_without_the_collector_the_network_stands_in_and_that_is_said(tmp_path: Path) -> None:
