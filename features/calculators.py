@@ -234,6 +234,7 @@ def _segment_accepts(parameters: Parameters) -> bool:
     return _whole(0)(parameters) and parameters["segment_focus"] < parameters["num_segments"]
 
 
+_SHAPES = _fixed(kernels.shapes, kernels.SHAPES)
 _REPEATS = _fixed(rank_kernels.repeats, rank_kernels.REPEATS)
 _RUNS = _fixed(order_kernels.runs, order_kernels.RUNS)
 _PLACES = _fixed(order_kernels.places, order_kernels.PLACES)
@@ -241,7 +242,8 @@ _CHANGES = _fixed(order_kernels.changes, order_kernels.CHANGES)
 _SPREADS = Job(_spreads, ("r",), _numbers)
 
 JOBS: dict[str, Job] = {
-    **dict.fromkeys(kernels.LEVELS[:14], LEVEL_JOB),
+    **dict.fromkeys(kernels.LEVELS[:12], LEVEL_JOB),
+    **dict.fromkeys(kernels.SHAPES, _SHAPES),
     **dict.fromkeys(rank_kernels.REPEATS, _REPEATS),
     **dict.fromkeys(order_kernels.RUNS, _RUNS),
     **dict.fromkeys(order_kernels.PLACES, _PLACES),

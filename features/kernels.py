@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray  # type: ignore[attr-defined]  # it is documented as numba.carray
+from numba.cpython.unsafe.tuple import tuple_setitem
 from numpy.typing import NDArray
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+from features.compiling import compiled, part
+from features.lanes import LANES, address, eight_extremes, eight_line, eight_total, pointer
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -34,28 +37,18 @@ LEVELS = (
     "standard_deviation",
     "variance_larger_than_standard_deviation",
     "variation_coefficient",
-    "skewness",
-    "kurtosis",
     "slope",
     "intercept",
     "rvalue",
 )
+SHAPES = ("skewness", "kurtosis")
+_with: Any = tuple_setitem  # numba's types count one parameter too many
 # numba wraps a signed index that may be negative, and does not vectorise over the test.
 UNSIGNED = np.uintp
-ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (UNSIGNED(number) for number in range(1, 9))
+ONE = UNSIGNED(1)
+_NO_SUMS = (0.0,) * 48  # of halves of halves: 48 times are more samples than any memory holds
+_TOTAL, _LINE = 0, 1
 _BLOCK = 128  # NumPy sums up to this many values with eight running sums, more of them by halves
-
-
-def compiled(function: Kernel) -> Kernel:
-    """Compile on first call and keep the code beside the module, in NUMBA_CACHE_DIR or in the user's cache.
-
-    Where none of them can be written the program still runs, and compiles again each time. The cache of a
-    module does not see that another module changed: after an edit here, empty it.
-    """
-    try:
-        return cast("Kernel", njit(cache=True, error_model="numpy")(function))
-    except RuntimeError:  # numba: "no locator available"
-        return cast("Kernel", njit(error_model="numpy")(function))
 
 
 @compiled
@@ -70,6 +63,14 @@ def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, h
     for s in range(values.shape[0]):
         count = 0
         for t in range(cells):
+            count += values[s, t] == values[s, t]  # false for NaN
+        if count == cells:
+            packed[s] = values[s]
+            lows[s] = starts
+            highs[s] = ends
+            continue
+        count = 0
+        for t in range(cells):
             before[t] = count
             value = values[s, t]
             packed[s, count if count < cells else 0] = value
@@ -80,163 +81,119 @@ def pack(values: Floats, starts: Ints, ends: Ints, packed: Floats, lows: Ints, h
             highs[s, w] = before[ends[w]]
 
 
-@compiled
+@part
 def _block_total(x: Floats, low: int, count: int) -> float:
     at, end = UNSIGNED(low), UNSIGNED(low + count)
-    if count < 8:
-        small: float = -0.0
-        while at < end:
-            small += x[at]
-            at += ONE
-        return small
-    r0, r1, r2, r3 = x[at], x[at + ONE], x[at + TWO], x[at + THREE]
-    r4, r5, r6, r7 = x[at + FOUR], x[at + FIVE], x[at + SIX], x[at + SEVEN]
-    at += EIGHT
-    whole = UNSIGNED(low + count - count % 8)
-    while at < whole:
-        r0 += x[at]
-        r1 += x[at + ONE]
-        r2 += x[at + TWO]
-        r3 += x[at + THREE]
-        r4 += x[at + FOUR]
-        r5 += x[at + FIVE]
-        r6 += x[at + SIX]
-        r7 += x[at + SEVEN]
-        at += EIGHT
-    result: float = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
+    result: float = -0.0
+    if count >= LANES:
+        result = eight_total(x, low, count // LANES)
+        at += UNSIGNED(count - count % LANES)
     while at < end:
         result += x[at]
         at += ONE
     return result
 
 
-@compiled
-def _halved_total(x: Floats, low: int, count: int) -> float:
-    """Halves down to blocks, added in pairs on the way back; recursion crashes out of numba's cache."""
-    lows, counts, stages, partial = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
-    lows[0], counts[0], stages[0] = low, count, 0
-    depth, result = 0, 0.0
-    while depth >= 0:
-        size = counts[depth]
-        if size <= _BLOCK:
-            result = _block_total(x, lows[depth], size)
-            depth -= 1
-            continue
-        half = size // 2
-        half -= half % 8
-        if stages[depth] == 2:
-            result = partial[depth] + result
-            depth -= 1
-            continue
-        if stages[depth] == 0:
-            lows[depth + 1], counts[depth + 1] = lows[depth], half
-        else:
-            partial[depth] = result
-            lows[depth + 1], counts[depth + 1] = lows[depth] + half, size - half
-        stages[depth] += 1
-        depth += 1
-        stages[depth] = 0
-    return result
-
-
-@compiled
-def total(x: Floats, low: int, count: int) -> float:
-    """The sum of ``x[low:low + count]``, bit-equal to ``np.sum`` of that slice."""
-    if count <= _BLOCK:
-        return 0.0 + _block_total(x, low, count)
-    return 0.0 + _halved_total(x, low, count)
-
-
-@compiled
-def variance(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> float:
-    """``np.var`` of the slice, to the bit; ``scratch`` holds at least ``count`` values."""
-    first = UNSIGNED(low)
-    for i in range(UNSIGNED(count)):
-        difference = x[first + i] - mean
-        scratch[i] = difference * difference
-    return total(scratch, 0, count) / count
-
-
-@compiled
-def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
-    """Lowest and highest value of a slice that is not empty."""
-    at, end = UNSIGNED(low), UNSIGNED(high)
-    low0 = low1 = low2 = low3 = high0 = high1 = high2 = high3 = x[at]
-    whole = UNSIGNED(high - (high - low) % 4)
-    while at < whole:
-        a, b, c, d = x[at], x[at + ONE], x[at + TWO], x[at + THREE]
-        low0 = min(low0, a)
-        low1 = min(low1, b)
-        low2 = min(low2, c)
-        low3 = min(low3, d)
-        high0 = max(high0, a)
-        high1 = max(high1, b)
-        high2 = max(high2, c)
-        high3 = max(high3, d)
-        at += FOUR
+@part
+def _block_line(x: Floats, low: int, count: int, mean: float, first: float) -> tuple[float, float]:
+    """Sums of squares about the mean, in NumPy's order, and of position times distance, positions from ``first`` on."""
+    at, end = UNSIGNED(low), UNSIGNED(low + count)
+    squares = shared = -0.0
+    if count >= LANES:
+        squares, shared = eight_line(x, low, count // LANES, mean, first)
+        at += UNSIGNED(count - count % LANES)
+        first += count - count % LANES
     while at < end:
-        low0 = min(low0, x[at])
-        high0 = max(high0, x[at])
-        at += ONE
-    return min(low0, low1, low2, low3), max(high0, high1, high2, high3)
-
-
-@compiled
-def _block_line(x: Floats, low: int, count: int, mean: float) -> tuple[float, float]:
-    """Sums of squares about the mean, in NumPy's order, and of centred index times value, of at least eight values."""
-    at, end, whole = UNSIGNED(low), UNSIGNED(low + count), UNSIGNED(low + count - count % 8)
-    step = -(count - 1) / 2.0
-    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
-    r0 = r1 = r2 = r3 = r4 = r5 = r6 = r7 = 0.0
-    while at < whole:
-        d0, d1, d2, d3 = x[at] - mean, x[at + ONE] - mean, x[at + TWO] - mean, x[at + THREE] - mean
-        d4, d5, d6, d7 = x[at + FOUR] - mean, x[at + FIVE] - mean, x[at + SIX] - mean, x[at + SEVEN] - mean
-        r0 += d0 * d0
-        r1 += d1 * d1
-        r2 += d2 * d2
-        r3 += d3 * d3
-        r4 += d4 * d4
-        r5 += d5 * d5
-        r6 += d6 * d6
-        r7 += d7 * d7
-        a0 += step * d0
-        a1 += (step + 1.0) * d1
-        a2 += (step + 2.0) * d2
-        a3 += (step + 3.0) * d3
-        a4 += (step + 4.0) * d4
-        a5 += (step + 5.0) * d5
-        a6 += (step + 6.0) * d6
-        a7 += (step + 7.0) * d7
-        step += 8.0
-        at += EIGHT
-    squares = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7))
-    shared = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
-    while at < end:
-        d0 = x[at] - mean
-        squares += d0 * d0
-        shared += step * d0
-        step += 1.0
+        away = x[at] - mean
+        squares += away * away
+        shared += first * away
+        first += 1.0
         at += ONE
     return squares, shared
 
 
-@compiled
-def trend(x: Floats, low: int, count: int, mean: float, scratch: Floats) -> tuple[float, float, float]:
+@part
+def _halved(place: int, count: int, mean: float, what: int) -> tuple[float, float]:
+    """Halves down to blocks, a half's left sums kept until its right ones are there: `_block_line`, or `_block_total`.
+
+    Neither recursion, which crashes out of numba's cache, nor an array handed over: where one may be, the references
+    of all are counted, and the short windows, which never come here, would take twice their time.
+    """
+    x = carray(pointer(place), (count,), np.float64)
+    kept, kept_more = _NO_SUMS, _NO_SUMS
+    done, sums, more = 0, 0.0, 0.0
+    while done < count:
+        begin, size, depth, turns = 0, count, 0, 0
+        while size > _BLOCK:
+            half = size // 2
+            half -= half % 8
+            right = done >= begin + half
+            begin, size = (begin + half, size - half) if right else (begin, half)
+            depth, turns = depth + 1, 2 * turns + right
+        if what == _LINE:
+            sums, more = _block_line(x, begin, size, mean, begin - (count - 1) / 2.0)
+        else:
+            sums = _block_total(x, begin, size)
+        done = begin + size
+        while turns % 2:
+            depth, turns = depth - 1, turns // 2
+            sums, more = kept[depth] + sums, kept_more[depth] + more
+        if depth:
+            kept, kept_more = _with(kept, depth - 1, sums), _with(kept_more, depth - 1, more)
+    return sums, more
+
+
+@part
+def total(x: Floats, low: int, count: int) -> float:
+    """The sum of ``x[low:low + count]``, bit-equal to ``np.sum`` of that slice."""
+    if count <= _BLOCK:
+        return 0.0 + _block_total(x, low, count)
+    return 0.0 + _halved(address(x, low), count, 0.0, _TOTAL)[0]
+
+
+@part
+def spread(x: Floats, low: int, count: int, mean: float) -> tuple[float, float]:
+    """Sums over the slice of the squares about the mean, and of centred index times distance from the mean.
+
+    The first is bit-equal to ``np.sum((x - mean) ** 2)``.
+    """
+    if count <= _BLOCK:
+        return _block_line(x, low, count, mean, -(count - 1) / 2.0)
+    return _halved(address(x, low), count, mean, _LINE)
+
+
+@part
+def variance(x: Floats, low: int, count: int, mean: float) -> float:
+    """``np.var`` of the slice, to the bit."""
+    return spread(x, low, count, mean)[0] / count
+
+
+@part
+def extremes(x: Floats, low: int, high: int) -> tuple[float, float]:
+    """Lowest and highest value of a slice that is not empty."""
+    at, end = UNSIGNED(low), UNSIGNED(high)
+    least = most = x[at]
+    if high - low >= LANES:
+        least, most = eight_extremes(x, low, (high - low) // LANES)
+        at += UNSIGNED((high - low) - (high - low) % LANES)
+    while at < end:
+        least = min(least, x[at])
+        most = max(most, x[at])
+        at += ONE
+    return least, most
+
+
+@part
+def trend(x: Floats, low: int, count: int, mean: float) -> tuple[float, float, float]:
     """Mean squares of index, of index times value, and of value, each about its mean, as linregress takes them.
 
     The last is ``np.var`` to the bit.
     """
-    across = (count * count - 1.0) / 12.0
-    if 8 <= count <= _BLOCK:
-        squares, shared = _block_line(x, low, count, mean)
-        return across, shared / count, squares / count
-    shared, centre = 0.0, (count - 1) / 2.0
-    for i in range(count):
-        shared += (i - centre) * (x[low + i] - mean)
-    return across, shared / count, variance(x, low, count, mean, scratch)
+    squares, shared = spread(x, low, count, mean)
+    return (count * count - 1.0) / 12.0, shared / count, squares / count
 
 
-@compiled
+@part
 def correlation(across: float, shared: float, along: float) -> float:
     """The rvalue of linregress from the three mean squares of `trend`."""
     if across == 0.0 or along == 0.0:
@@ -244,7 +201,7 @@ def correlation(across: float, shared: float, along: float) -> float:
     return max(-1.0, min(1.0, shared / math.sqrt(across * along)))
 
 
-@compiled
+@part
 def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, float]:
     """Skewness G1 and kurtosis G2 of the distances from the first sample.
 
@@ -270,62 +227,108 @@ def _shape(x: Floats, low: int, count: int, scratch: Floats) -> tuple[float, flo
     return skew, kurt
 
 
-@compiled
+@part
 def _put(out: Floats, s: int, w: int, slot: int, value: float) -> None:
     if slot >= 0:
         out[s, w, slot] = value
 
 
+@part
+def _short_total(x: Floats, low: int, count: int) -> float:
+    return 0.0 + _block_total(x, low, count)
+
+
+@part
+def _short_spread(x: Floats, low: int, count: int, mean: float) -> tuple[float, float]:
+    return _block_line(x, low, count, mean, -(count - 1) / 2.0)
+
+
+def _levels_by(
+    total_of: Callable[[Floats, int, int], float],
+    spread_of: Callable[[Floats, int, int, float], tuple[float, float]],
+) -> Callable[[Floats, Ints, Ints, Ints, Floats], None]:
+    """`levels` with these sums compiled in."""
+
+    @part
+    def levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
+        edges = slots[3:6].max() >= 0
+        energy = slots[6:8].max() >= 0
+        wide = slots[8:12].max() >= 0
+        line = slots[12:15].max() >= 0
+        for s in range(lows.shape[0]):
+            x = packed[s]
+            for w in range(lows.shape[1]):
+                low = lows[s, w]
+                count = highs[s, w] - low
+                if count == 0:
+                    continue
+                whole = total_of(x, low, count)
+                mean = whole / count
+                _put(out, s, w, slots[0], whole)
+                _put(out, s, w, slots[1], mean)
+                _put(out, s, w, slots[2], float(count))
+                if edges:
+                    least, most = extremes(x, low, low + count)
+                    _put(out, s, w, slots[3], most)
+                    _put(out, s, w, slots[4], least)
+                    _put(out, s, w, slots[5], max(abs(least), abs(most)))
+                if energy:
+                    squares, _ = spread_of(x, low, count, 0.0)
+                    _put(out, s, w, slots[6], squares)
+                    _put(out, s, w, slots[7], math.sqrt(squares / count))
+                if not (wide or line):
+                    continue
+                squares, shared = spread_of(x, low, count, mean)
+                square, shared = squares / count, shared / count
+                if wide:
+                    deviation = math.sqrt(square)
+                    _put(out, s, w, slots[8], square)
+                    _put(out, s, w, slots[9], deviation)
+                    _put(out, s, w, slots[10], 1.0 if square > deviation else 0.0)
+                    _put(out, s, w, slots[11], deviation / mean if mean != 0.0 else np.nan)
+                if line and count > 1:
+                    across = (count * count - 1.0) / 12.0
+                    slope = shared / across
+                    _put(out, s, w, slots[12], slope)
+                    _put(out, s, w, slots[13], mean - slope * ((count - 1) / 2.0))
+                    _put(out, s, w, slots[14], correlation(across, shared, square))
+
+    return levels
+
+
+_short_windows = _levels_by(_short_total, _short_spread)
+_long_windows = _levels_by(total, spread)
+
+
 @compiled
+def _short_levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
+    _short_windows(packed, lows, highs, slots, out)
+
+
+@compiled
+def _long_levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
+    _long_windows(packed, lows, highs, slots, out)
+
+
 def levels(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
     """Write the statistics of `LEVELS`; ``slots[k]`` is the k-th one's column in ``out`` [S, W, C], or -1.
 
-    The common ones share one pass over a window that lies in the first cache; the dear ones run when asked for.
+    They share one pass over a window that lies in the first cache; the dear ones run when asked for. Where all windows
+    are short, and most are, the code is one without a way to the sums of long ones: it takes half the time.
     """
+    short = (highs - lows).max(initial=0) <= _BLOCK
+    (_short_levels if short else _long_levels)(packed, lows, highs, slots, out)
+
+
+@compiled
+def shapes(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -> None:
+    """`SHAPES`."""
     scratch = np.empty(packed.shape[1])
-    spread = slots[8:12].max() >= 0
-    edges = slots[3:6].max() >= 0
-    energy = slots[6:8].max() >= 0
-    shape = slots[12:14].max() >= 0
-    line = slots[14:17].max() >= 0
     for s in range(lows.shape[0]):
-        x = packed[s]
         for w in range(lows.shape[1]):
-            low = lows[s, w]
-            count = highs[s, w] - low
+            count = highs[s, w] - lows[s, w]
             if count == 0:
                 continue
-            whole = total(x, low, count)
-            mean = whole / count
-            _put(out, s, w, slots[0], whole)
-            _put(out, s, w, slots[1], mean)
-            _put(out, s, w, slots[2], float(count))
-            if edges:
-                least, most = extremes(x, low, low + count)
-                _put(out, s, w, slots[3], most)
-                _put(out, s, w, slots[4], least)
-                _put(out, s, w, slots[5], max(abs(least), abs(most)))
-            if energy:
-                for i in range(count):
-                    scratch[i] = x[low + i] * x[low + i]
-                squares = total(scratch, 0, count)
-                _put(out, s, w, slots[6], squares)
-                _put(out, s, w, slots[7], math.sqrt(squares / count))
-            across = shared = square = 0.0
-            if spread or line:
-                across, shared, square = trend(x, low, count, mean, scratch)
-            if spread:
-                deviation = math.sqrt(square)
-                _put(out, s, w, slots[8], square)
-                _put(out, s, w, slots[9], deviation)
-                _put(out, s, w, slots[10], 1.0 if square > deviation else 0.0)
-                _put(out, s, w, slots[11], deviation / mean if mean != 0.0 else np.nan)
-            if shape:
-                skew, kurt = _shape(x, low, count, scratch)
-                _put(out, s, w, slots[12], skew)
-                _put(out, s, w, slots[13], kurt)
-            if line and count > 1:
-                slope = shared / across
-                _put(out, s, w, slots[14], slope)
-                _put(out, s, w, slots[15], mean - slope * ((count - 1) / 2.0))
-                _put(out, s, w, slots[16], correlation(across, shared, square))
+            skew, kurt = _shape(packed[s], lows[s, w], count, scratch)
+            _put(out, s, w, slots[0], skew)
+            _put(out, s, w, slots[1], kurt)

@@ -21,15 +21,27 @@ A list or range of one kind (1,2,7 or 1, 2, 7 or 1 - 7) is one placeholder: its 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from features.compiling import compiled, part
 from features.mask_words import (
     CLASS,
+    COLON,
+    COMMA,
+    DASH,
     DIGIT,
+    DOT,
+    GREATER,
     HEX_LETTER,
     LEAST_HEX,
+    LESS,
+    LOWER_X,
+    PLUS,
+    SLASH,
+    SPACE,
+    UPPER_X,
+    ZERO,
     Bytes,
     groups,
     ip,
@@ -85,7 +97,7 @@ def mask_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[NDA
     return np.concatenate(parts) if parts else data[:0].copy(), ends
 
 
-@numba.njit(cache=True)
+@part
 def _plain_word(data: Bytes, i: int, end: int) -> tuple[int, int]:
     """HEX, ID or -1 for the word at i, and where it ends."""
     stop, digits, runs, letters, other = i, 0, 0, 0, 0
@@ -101,7 +113,7 @@ def _plain_word(data: Bytes, i: int, end: int) -> tuple[int, int]:
         stop += 1
     if digits and other == 0 and letters and digits + letters >= LEAST_HEX:
         return _HEX, stop
-    prefixed = data[i] == ord("0") and stop - i > 2 and (data[i + 1] == ord("x") or data[i + 1] == ord("X"))
+    prefixed = data[i] == ZERO and stop - i > 2 and (data[i + 1] == LOWER_X or data[i + 1] == UPPER_X)
     if prefixed and other == 1:
         return _HEX, stop
     if letters + other > 0 and (runs >= 3 or (runs == 2 and stop - i >= _LONG_ID)):
@@ -109,14 +121,14 @@ def _plain_word(data: Bytes, i: int, end: int) -> tuple[int, int]:
     return -1, stop
 
 
-@numba.njit(cache=True)
+@part
 def _numeric(data: Bytes, i: int, end: int, mark: int) -> tuple[int, int]:
     """What begins with the digit at i and where it ends, or (-1, i); mark is the byte after its hex digits."""
-    if mark == ord(":") or mark == ord("-") or mark == ord("/") or mark == ord("."):
+    if mark in (COLON, DASH, SLASH, DOT):
         at = time(data, i, end)
         if at > 0:
             return _TIME, at
-    if mark == ord("."):
+    if mark == DOT:
         at = ip(data, i, end)
         if at > 0:
             return _IP, at
@@ -124,22 +136,22 @@ def _numeric(data: Bytes, i: int, end: int, mark: int) -> tuple[int, int]:
     if at > 0:
         return _QTY, at
     at = number(data, i, end)
-    if data[i] == ord("0") and (at - i == 8 or at - i == 16) and run(data, i, end, DIGIT) == at:
+    if data[i] == ZERO and (at - i == 8 or at - i == 16) and run(data, i, end, DIGIT) == at:
         return _HEX, at  # an address of fixed width that happens to have no letter
     return (_NUM, at) if at > 0 else (-1, i)
 
 
-@numba.njit(cache=True)
+@part
 def _classify(data: Bytes, i: int, end: int) -> tuple[int, int]:
     """What the word at i is (-1: only its digits are masked), and where that ends."""
     if (CLASS[data[i]] & (DIGIT | HEX_LETTER)) != 0:
         stop = run(data, i, end, DIGIT | HEX_LETTER)
         mark = data[stop] if stop < end else 0
         kind, at = -1, i
-        if mark == ord("-") and stop - i == 8:
+        if mark == DASH and stop - i == 8:
             at = uuid(data, i, end)
             kind = _UUID if at > 0 else -1
-        elif mark == ord(":"):
+        elif mark == COLON:
             kind, at = groups(data, i, end)
         if kind < 0 and CLASS[data[i]] == DIGIT:
             kind, at = _numeric(data, i, end, mark)
@@ -148,7 +160,7 @@ def _classify(data: Bytes, i: int, end: int) -> tuple[int, int]:
     return _plain_word(data, i, end)
 
 
-@numba.njit(cache=True)
+@part
 def _put(out: Bytes, o: int, kind: int) -> int:
     for k in range(_EDGE[kind], _EDGE[kind + 1]):
         out[o] = _TEXT[k]
@@ -156,44 +168,47 @@ def _put(out: Bytes, o: int, kind: int) -> int:
     return o
 
 
-@numba.njit(cache=True)
+@part
 def _signed(out: Bytes, o: int, first: int) -> bool:
     """Whether the output ends in a sign with nothing left of it that could be subtracted from."""
-    if o == first or (out[o - 1] != ord("-") and out[o - 1] != ord("+")):
+    if o == first or (out[o - 1] != DASH and out[o - 1] != PLUS):
         return False
-    return o - 1 == first or (CLASS[out[o - 2]] == 0 and out[o - 2] != ord(">"))
+    return o - 1 == first or (CLASS[out[o - 2]] == 0 and out[o - 2] != GREATER)
 
 
-@numba.njit(cache=True)
-def _path(data: Bytes, i: int, end: int) -> int:
-    """The end of a path of two slashes and more at the slash at i, or -1."""
+@part
+def _path(data: Bytes, i: int, end: int) -> tuple[int, int]:
+    """PATH and the end of a path of two slashes and more at the slash at i, or (-1, i)."""
     stop, slashes = i, 0
     while stop < end and not _PATH_STOP[data[stop]]:
-        slashes += data[stop] == ord("/")
+        slashes += data[stop] == SLASH
         stop += 1
-    while data[stop - 1] == ord(":") or data[stop - 1] == ord("."):
+    while data[stop - 1] == COLON or data[stop - 1] == DOT:
         stop -= 1
-    return stop if slashes >= 2 and stop - i > 3 else -1
+    return (_PATH, stop) if slashes >= 2 and stop - i > 3 else (-1, i)
 
 
-@numba.njit(cache=True)
+@part
 def _listed(out: Bytes, o: int, first: int, kind: int) -> int:
     """Where this placeholder ends when the output ends in it and then ``,`` or `` - ``; otherwise -1."""
-    if o - 3 > first and out[o - 1] == ord(" ") and out[o - 2] == ord("-") and out[o - 3] == ord(" "):
+    if o - 3 > first and out[o - 1] == SPACE and out[o - 2] == DASH and out[o - 3] == SPACE:
         o -= 3
-    elif o - 2 > first and out[o - 1] == ord(" ") and out[o - 2] == ord(","):
+    elif o - 2 > first and out[o - 1] == SPACE and out[o - 2] == COMMA:
         o -= 2
-    elif o - 1 > first and out[o - 1] == ord(","):
+    elif o - 1 > first and out[o - 1] == COMMA:
         o -= 1
     else:
         return -1
     low = o - (_EDGE[kind + 1] - _EDGE[kind])
     if low < first:
         return -1
-    return o if np.all(out[low:o] == _TEXT[_EDGE[kind] : _EDGE[kind + 1]]) else -1
+    for k in range(o - low):
+        if out[low + k] != _TEXT[_EDGE[kind] + k]:
+            return -1
+    return o
 
 
-@numba.njit(cache=True)
+@part
 def _put_word(out: Bytes, o: int, data: Bytes, i: int, stop: int) -> int:
     """Copy a word, each run of its digits as <NUM>."""
     while i < stop:
@@ -207,22 +222,22 @@ def _put_word(out: Bytes, o: int, data: Bytes, i: int, stop: int) -> int:
     return o
 
 
-@numba.njit(cache=True)
+@part
 def _put_kind(out: Bytes, o: int, first: int, kind: int) -> int:
     """Write a placeholder; one that goes on a list of its kind is in it already."""
     at = _listed(out, o, first, kind)
     return at if at > 0 else _put(out, o, kind)
 
 
-@numba.njit(cache=True)
+@part
 def _after_clock(data: Bytes, i: int, end: int) -> int:
     """Where a line goes on after its own clock: past brackets, blanks and dashes."""
-    while i < end and CLASS[data[i]] == 0 and data[i] < 0x80 and data[i] != ord("<"):
+    while i < end and CLASS[data[i]] == 0 and data[i] < 0x80 and data[i] != LESS:
         i += 1
     return i
 
 
-@numba.njit(cache=True)
+@part
 def _mask_line(data: Bytes, i: int, end: int, out: Bytes, first: int) -> int:
     o, opened = first, False  # opened: a word has been written
     while i < end:
@@ -232,16 +247,16 @@ def _mask_line(data: Bytes, i: int, end: int, out: Bytes, first: int) -> int:
             out[o + stop - i] = data[stop]
             stop += 1
         if stop == i:
-            at = -1
-            if data[i] == ord("/") and (o == first or _BEFORE_PATH[out[o - 1]]):
-                at = _path(data, i, end)
-            if at > 0:
-                o, i, opened = _put_kind(out, o, first, _PATH), at, True
+            kind = -1
+            if data[i] == SLASH and (o == first or _BEFORE_PATH[out[o - 1]]):
+                kind, stop = _path(data, i, end)
+            if kind >= 0:
+                o, i, opened = _put_kind(out, o, first, kind), stop, True
                 continue
             out[o] = data[i]
             o, i = o + 1, i + 1
             continue
-        grouped = stop < end and (data[stop] == ord(":") or data[stop] == ord("-"))
+        grouped = stop < end and (data[stop] == COLON or data[stop] == DASH)
         if (seen & DIGIT) == 0 and (seen != HEX_LETTER or not grouped):
             o, i, opened = o + stop - i, stop, True
             continue
@@ -257,9 +272,8 @@ def _mask_line(data: Bytes, i: int, end: int, out: Bytes, first: int) -> int:
     return o
 
 
-@numba.njit(cache=True)
+@compiled
 def _mask_lines(data: Bytes, offsets: NDArray[np.int64], out: Bytes, ends: NDArray[np.int64]) -> None:
-    o = 0
+    # a literal 0 for the first line's place would be compiled as a case of its own
     for line in range(len(offsets) - 1):
-        o = _mask_line(data, offsets[line], offsets[line + 1], out, o)
-        ends[line + 1] = o
+        ends[line + 1] = _mask_line(data, offsets[line], offsets[line + 1], out, ends[line])

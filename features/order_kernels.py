@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from features.kernels import Floats, Ints, compiled, extremes, total, variance
+from features.compiling import compiled, part
+from features.kernels import Floats, Ints, extremes, total, variance
 
 RUNS = ("count_above_mean", "count_below_mean", "longest_strike_above_mean", "longest_strike_below_mean")
 PLACES = (
@@ -114,7 +115,6 @@ def changes(packed: Floats, lows: Ints, highs: Ints, slots: Ints, out: Floats) -
 @compiled
 def cid_ce(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Complexity, parameters (normalize)."""
-    scratch = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
         for w in range(lows.shape[1]):
@@ -122,7 +122,7 @@ def cid_ce(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: I
             if count == 0:
                 continue
             mean = total(x, low, count) / count
-            deviation = math.sqrt(variance(x, low, count, mean, scratch))
+            deviation = math.sqrt(variance(x, low, count, mean))
             for p in range(slots.size):
                 squares = 0.0
                 if parameters[p, 0] == 0.0:
@@ -188,7 +188,7 @@ def autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Floats,
             if count == 0:
                 continue
             mean = total(x, low, count) / count
-            square = variance(x, low, count, mean, scratch)
+            square = variance(x, low, count, mean)
             if square <= 1e-8:
                 continue
             for p in range(slots.size):
@@ -281,14 +281,14 @@ def energy_ratio(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, sl
                 out[s, w, slots[p]] = total(scratch, begin, size + (focus < more)) / whole
 
 
-@compiled
+@part
 def _aggregate(values: Floats, how: int) -> float:
     if how == 0:
         return total(values, 0, values.size) / values.size
     if how == 1:
         return float(np.median(values))
     mean = total(values, 0, values.size) / values.size
-    spread = variance(values, 0, values.size, mean, np.empty(values.size))
+    spread = variance(values, 0, values.size, mean)
     return spread if how == 2 else math.sqrt(spread)
 
 
@@ -299,7 +299,6 @@ def agg_autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Flo
     tsfresh takes a Fourier transform above 1,250 samples; the same sums, in another order.
     """
     correlations = np.zeros(packed.shape[1])
-    scratch = np.empty(packed.shape[1])
     furthest = int(parameters[:, 1].max())
     for s in range(lows.shape[0]):
         x = packed[s]
@@ -308,7 +307,7 @@ def agg_autocorrelation(packed: Floats, lows: Ints, highs: Ints, parameters: Flo
             if count == 0:
                 continue
             mean = total(x, low, count) / count
-            square = variance(x, low, count, mean, scratch)
+            square = variance(x, low, count, mean)
             flat = square < 1e-10 or count == 1
             for lag in range(1, min(furthest, count - 1) + 1):
                 shared = 0.0

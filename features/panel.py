@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from features import meaning
+from features.compiling import compiled
 from features.settings import PanelSettings, to_nanoseconds
 from features.tables import Panel, Series
 
@@ -91,7 +91,7 @@ def _blank(
             row[outside] = np.nan
 
 
-@numba.njit(cache=True)
+@compiled
 def increases(values: NDArray[np.float64], lookback: int, glitch_ratio: float) -> tuple[NDArray[np.float64], int, int]:
     """Each cell's increase over what the counter had reached in the ``lookback`` cells before it.
 

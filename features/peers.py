@@ -8,12 +8,12 @@ Where more than half of the group agree to a hair, a hundredth of the median is 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from features import phase
+from features.compiling import compiled
 from features.settings import PeerSettings
 
 _OWN_FAMILIES = ("presence.", "phase.", "logs.", "history.")  # judged by their own rules
@@ -63,7 +63,7 @@ def columns(rows: pd.DataFrame, settings: PeerSettings) -> pd.DataFrame:
     return pd.DataFrame(out, index=rows.index, columns=[peer_name(name) for name in compared])
 
 
-@numba.njit(cache=True)
+@compiled
 def robust_z(values: NDArray[np.float32], starts: NDArray[np.int64], least: int) -> None:
     """Put its compressed robust z in the place of every value.
 
@@ -98,7 +98,7 @@ def robust_z(values: NDArray[np.float32], starts: NDArray[np.int64], least: int)
                 values[column, at] = np.sign(away) * np.log1p(abs(away))
 
 
-@numba.njit(cache=True)
+@compiled
 def _deviation(ascending: NDArray[np.float64], centre: float) -> float:
     """Median of the distances from ``centre``: taken outwards from it, so that nothing need be sorted again."""
     count = len(ascending)

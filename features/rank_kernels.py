@@ -10,7 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from features.kernels import Floats, Ints, compiled, extremes, total, variance
+from features.compiling import compiled, part
+from features.kernels import Floats, Ints, extremes, total, variance
 
 REPEATS = (
     "median",
@@ -24,7 +25,7 @@ REPEATS = (
 _INSERTION = 64  # up to this many values a sort by insertion is the fastest
 
 
-@compiled
+@part
 def arrange(x: Floats, low: int, count: int, out: Floats) -> None:
     """Write the slice's values into ``out[:count]`` in ascending order."""
     if count > _INSERTION:
@@ -39,7 +40,7 @@ def arrange(x: Floats, low: int, count: int, out: Floats) -> None:
         out[place] = value
 
 
-@compiled
+@part
 def quantile_of(ordered: Floats, count: int, q: float) -> float:
     """``np.quantile`` of ascending values, to the bit."""
     place = (count - 1) * q
@@ -52,7 +53,7 @@ def quantile_of(ordered: Floats, count: int, q: float) -> float:
     return lower + (upper - lower) * share
 
 
-@compiled
+@part
 def median_of(ordered: Floats, count: int) -> float:
     """``np.median`` of ascending values, to the bit."""
     middle: float = ordered[count // 2]
@@ -153,7 +154,6 @@ def change_quantiles(packed: Floats, lows: Ints, highs: Ints, parameters: Floats
     ordered = np.empty(packed.shape[1])
     steps = np.empty(packed.shape[1])
     chosen = np.empty(packed.shape[1])
-    scratch = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
         for w in range(lows.shape[1]):
@@ -180,13 +180,12 @@ def change_quantiles(packed: Floats, lows: Ints, highs: Ints, parameters: Floats
                 for i in range(inside):
                     chosen[i] = abs(steps[i]) if isabs else steps[i]
                 mean = total(chosen, 0, inside) / inside
-                out[s, w, slots[p]] = mean if how == 0.0 else variance(chosen, 0, inside, mean, scratch)
+                out[s, w, slots[p]] = mean if how == 0.0 else variance(chosen, 0, inside, mean)
 
 
 @compiled
 def spreads(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: Ints, out: Floats) -> None:
     """Parameters (kind, r): kind 0 is large_standard_deviation, kind 1 is ratio_beyond_r_sigma."""
-    scratch = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
         for w in range(lows.shape[1]):
@@ -194,7 +193,7 @@ def spreads(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots: 
             if count == 0:
                 continue
             mean = total(x, low, count) / count
-            deviation = math.sqrt(variance(x, low, count, mean, scratch))
+            deviation = math.sqrt(variance(x, low, count, mean))
             least, most = extremes(x, low, low + count)
             for p in range(slots.size):
                 r = parameters[p, 1]
@@ -223,7 +222,7 @@ def intervals(packed: Floats, lows: Ints, highs: Ints, parameters: Floats, slots
                 out[s, w, slots[p]] = found if parameters[p, 2] == 0.0 else found / (high - low)
 
 
-@compiled
+@part
 def _bin(x: Floats, low: int, count: int, bins: int, edges: Floats, seen: Floats) -> bool:
     """``np.histogram`` of the slice into ``seen[:bins]``; False where it says that the range is too small."""
     first, last = extremes(x, low, low + count)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from features.kernels import Floats, Ints, compiled, correlation, extremes, total, trend, variance
+from features.compiling import compiled, part
+from features.kernels import Floats, Ints, correlation, extremes, total, trend, variance
 
 # Where a line fits this well, what is left of 1 - r^2 is rounding, and the standard error hangs on the
 # order in which BLAS summed: such a window is handed to tsfresh itself.
@@ -16,7 +17,7 @@ ATTRIBUTES = ("slope", "intercept", "rvalue", "stderr", "intercept_stderr", "pva
 AGGREGATES = ("max", "min", "mean", "var")
 
 
-@compiled
+@part
 def _attribute(which: int, count: int, mean: float, line: tuple[float, float, float]) -> float:
     across, shared, along = line
     slope = shared / across
@@ -36,7 +37,7 @@ def _attribute(which: int, count: int, mean: float, line: tuple[float, float, fl
     return error if which == 3 else error * math.sqrt(across + centre * centre)
 
 
-@compiled
+@part
 def _delicate(which: int, count: int, line: tuple[float, float, float]) -> bool:
     r = correlation(*line)
     return which >= 3 and count > 2 and 1.0 - r * r < _LEFT
@@ -53,7 +54,6 @@ def linear_trend(
     unsure: NDArray[np.bool_],
 ) -> None:
     """Parameters (attr), an index in `ATTRIBUTES`; ``unsure`` [S, W] is set where tsfresh must be asked."""
-    scratch = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
         for w in range(lows.shape[1]):
@@ -61,20 +61,20 @@ def linear_trend(
             if count < 2:
                 continue
             mean = total(x, low, count) / count
-            line = trend(x, low, count, mean, scratch)
+            line = trend(x, low, count, mean)
             for p in range(slots.size):
                 which = int(parameters[p, 0])
                 out[s, w, slots[p]] = _attribute(which, count, mean, line)
                 unsure[s, w] |= _delicate(which, count, line)
 
 
-@compiled
-def _chunk(x: Floats, low: int, count: int, how: int, scratch: Floats) -> float:
+@part
+def _chunk(x: Floats, low: int, count: int, how: int) -> float:
     if how <= 1:
         least, most = extremes(x, low, low + count)
         return most if how == 0 else least
     mean = total(x, low, count) / count
-    return mean if how == 2 else variance(x, low, count, mean, scratch)
+    return mean if how == 2 else variance(x, low, count, mean)
 
 
 @compiled
@@ -88,7 +88,6 @@ def agg_linear_trend(
     unsure: NDArray[np.bool_],
 ) -> None:
     """Parameters (attr, chunk_len, f_agg), indexes in `ATTRIBUTES` and `AGGREGATES`, sorted by the last two."""
-    scratch = np.empty(packed.shape[1])
     chunks = np.empty(packed.shape[1])
     for s in range(lows.shape[0]):
         x = packed[s]
@@ -102,9 +101,9 @@ def agg_linear_trend(
                     size, how = int(parameters[p, 1]), int(parameters[p, 2])
                     found = (count + size - 1) // size
                     for c in range(found):
-                        chunks[c] = _chunk(x, low + c * size, min(size, count - c * size), how, scratch)
+                        chunks[c] = _chunk(x, low + c * size, min(size, count - c * size), how)
                     mean = total(chunks, 0, found) / found
-                    line = trend(chunks, 0, found, mean, scratch)
+                    line = trend(chunks, 0, found, mean)
                 which = int(parameters[p, 0])
                 out[s, w, slots[p]] = _attribute(which, found, mean, line)
                 unsure[s, w] |= _delicate(which, found, line)

@@ -7,7 +7,7 @@ from tsfresh import extract_features
 from tsfresh.feature_extraction.feature_calculators import set_property
 from tsfresh.feature_extraction.settings import ComprehensiveFCParameters, MinimalFCParameters, from_columns
 
-from features import kernels, signals
+from features import compiling, signals
 from features.settings import SignalSettings
 from features.tables import SchemaError, UsageError
 
@@ -135,4 +135,4 @@ def test_a_folder_without_room_for_compiled_code_is_no_error(monkeypatch: pytest
     def double(x: float) -> float:
         return 2 * x
 
-    assert kernels.compiled(double)(2.0) == 4.0
+    assert compiling.compiled(double)(2.0) == 4.0

@@ -1,0 +1,66 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.testing as npt
+
+from features import compiling, kernels
+
+INNER = """
+from features.compiling import part
+
+
+@part
+def grown(x):
+    return x + {more}
+"""
+OUTER = """
+from features.compiling import compiled
+from features.inner import grown
+
+
+@compiled
+def twice(x):
+    return 2 * grown(x)
+"""
+RUN = "from features.outer import twice; print(twice(5), *twice.stats.cache_hits.values())"
+
+
+def copied(folder: Path) -> Path:
+    """A package `features` of the compiling room and two files, one calling into the other."""
+    package = folder / "features"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "compiling.py").write_bytes(Path(compiling.__file__).read_bytes())
+    (package / "outer.py").write_text(OUTER)
+    (package / "inner.py").write_text(INNER.format(more=1))
+    return package
+
+
+def run(folder: Path) -> str:
+    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_code_is_kept_for_the_next_run_and_stale_once_another_file_changed(tmp_path: Path) -> None:
+    package = copied(tmp_path)
+    assert run(tmp_path) == "12"
+    assert run(tmp_path) == "12 1"
+    (package / "inner.py").write_text(INNER.format(more=2))
+    assert run(tmp_path) == "14"
+
+
+def test_a_sum_is_numpys_to_the_bit_at_any_length() -> None:
+    x = np.random.default_rng(0).normal(size=5000) * 1e6
+    lengths = np.array([*range(1, 300), 1000, 1031, 2048, 4999], dtype=np.int64)
+    lows = np.ones((1, len(lengths)), dtype=np.int64)
+    out = np.full((1, len(lengths), 3), np.nan)
+    slots = np.full(len(kernels.LEVELS), -1)
+    slots[[kernels.LEVELS.index(name) for name in ("sum_values", "maximum", "variance")]] = 0, 1, 2
+    kernels.levels(x[None], lows, lows + lengths, slots, out)
+    wanted = [(np.sum(x[1 : 1 + n]), x[1 : 1 + n].max(), np.var(x[1 : 1 + n])) for n in lengths]
+    npt.assert_array_equal(out[0], wanted)
