@@ -34,6 +34,8 @@ from pipelines.readers.torn import TORN
 from pipelines.staging import Staged, stage_chunks, tally_record
 from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 
+# Shippers and servers give their lines in any order, with a time of their own each
+_UNORDERED = frozenset({"json-lines", "loki-api", "elastic-dump", "elastic-search"})
 _DAY = timedelta(days=1)
 Progress = Callable[[str], None]
 
@@ -261,7 +263,7 @@ def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options
             )
         else:
             for frame in read_logs(path, _log_context(options), tally):
-                staged.add_logs(frame)
+                staged.add_logs(frame, ordered=kind not in _UNORDERED)
     except TORN as error:
         # what came before the tear is as good as ever
         tally.drop("torn file")

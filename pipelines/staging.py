@@ -89,11 +89,12 @@ class Staged:
             key, found = (identity.node, identity.series.gpu), (int(chunk.times[place]), float(codes[place]))
             self._first_codes[key] = min(found, self._first_codes.get(key, found))
 
-    def add_logs(self, frame: pd.DataFrame) -> None:
-        """Take a frame of LOGS."""
+    def add_logs(self, frame: pd.DataFrame, *, ordered: bool = True) -> None:
+        """Take a frame of LOGS; where the input's order means nothing, lines of one time are put in their words'."""
         if not len(frame):
             return
-        self._lines.append(frame.assign(seq=np.arange(self._line_count, self._line_count + len(frame))))
+        first = self._line_count
+        self._lines.append(frame.assign(seq=np.arange(first, first + len(frame)) if ordered else np.int64(0)))
         self._line_count += len(frame)
         self._held += int(frame["message"].str.len().sum()) + 150 * len(frame)
         if self._held > self._memory_bytes:
