@@ -25,6 +25,7 @@ from pipelines.readers.torn import TORN
 
 LIMIT_BYTES = 512 << 20  # a year of a large cluster's tries is a tenth of this
 _SECOND = 1_000_000_000
+_LATEST = 9.2e18  # nanoseconds since 1970 that an int64 holds: the year 2261
 _UNSET = frozenset({"", "unknown", "none", "n/a", "null", "0", "(null)"})
 
 
@@ -150,7 +151,7 @@ def moment(told: object, context: LogContext, tally: Tally) -> int | None:
         if found is not None and not has_zone(text):
             hint_zone(context, tally)
         return found
-    for size, unit in ((1e11, _SECOND), (1e14, 10**6), (1e17, 1000), (9.2e18, 1)):  # up to the year 5138
+    for size, unit in ((1e11, _SECOND), (1e14, 10**6), (1e17, 1000), (_LATEST, 1)):
         if 0 < number < size:
-            return round(number * unit) if unit > 1 else int(number)
+            return round(number * unit) if number * unit < _LATEST else None
     return None

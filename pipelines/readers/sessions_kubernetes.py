@@ -38,7 +38,9 @@ _BAD = frozenset(
 def is_listing(documents: list[Any]) -> bool:
     """Whether these are objects of Kubernetes."""
     first = next(_objects(documents), None)
-    return isinstance(first, Mapping) and first.get("kind") in _KINDS and isinstance(first.get("metadata"), Mapping)
+    return (
+        isinstance(first, Mapping) and str(first.get("kind")) in _KINDS and isinstance(first.get("metadata"), Mapping)
+    )
 
 
 def tries(documents: list[Any], tally: Tally) -> list[dict[str, Any]]:
@@ -47,7 +49,7 @@ def tries(documents: list[Any], tally: Tally) -> list[dict[str, Any]]:
     ends: dict[str, list[tuple[float, str]]] = {}  # of each job: when something ended, and how
     alone: list[dict[str, Any]] = []  # jobs, for those without pods
     for item in _objects(documents):
-        if not isinstance(item, Mapping) or item.get("kind") not in _KINDS:
+        if not isinstance(item, Mapping) or str(item.get("kind")) not in _KINDS:
             tally.drop("object of another kind")
         elif item["kind"] == "Job":
             alone.append(_job(item, ends))

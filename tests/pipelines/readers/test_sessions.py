@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,32 @@ def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, text: str, cur
 def test_a_torn_archive_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't be read"):
         read(tmp_path, gzip.compress(SACCT.encode())[:-20])
+
+
+def _spoilt(value: Any, rng: random.Random) -> Any:
+    """JSON with some values of another kind."""
+    if rng.random() < 0.1:
+        return rng.choice([None, -1, 1e300, 99999999999, "", [], {}, True, [None], {"a": 1}, "9" * 30])
+    if isinstance(value, dict):
+        return {key: _spoilt(inner, rng) for key, inner in value.items()}
+    return [_spoilt(inner, rng) for inner in value] if isinstance(value, list) else value
+
+
+def test_a_spoilt_record_is_read_in_part_or_refused_and_never_breaks_the_reader(tmp_path: Path) -> None:
+    rng = random.Random(3)  # noqa: S311  # no secret
+    job = {"name": "a", "start_time": 1767484800, "state": {"current": ["FAILED"]}, "hosts": ["n1"], "time": {"end": 3}}
+    refused = 0
+    for number in range(100):
+        if number % 2:
+            whole = [job, job] if number % 4 == 1 else {"kind": "List", "items": EVENTS}
+            text = json.dumps(_spoilt(whole, rng))
+        else:
+            letters = list(SACCT)
+            for _ in range(4):
+                letters[rng.randrange(len(letters))] = rng.choice(["", "|", "\n", "[", "]", ",", "9" * 20, "\0", "é"])
+            text = "".join(letters)
+        try:
+            read(tmp_path, text)
+        except InputError:
+            refused += 1
+    assert 0 < refused < 80
