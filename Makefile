@@ -7,13 +7,21 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types ui clean lock
+.PHONY: demo test fuzz reliability lint types ui clean lock
 
 demo: $(VENV)/.run
 	$(BIN)/foreshock demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# 10,000 mutations of every format through its reader, and 100 ingests killed at random moments: about half an hour
+fuzz: $(VENV)/.dev
+	FORESHOCK_FUZZ=10000 FORESHOCK_KILLS=100 $(BIN)/python -m pytest --timeout 7200 -k "fuzz or killed_by_the_system or mutated" tests/pipelines
+
+# Kills, full disks, a week of runs, damaged bundles: minutes, with the figures printed
+reliability: $(VENV)/.dev
+	$(BIN)/python -m pytest -m reliability -s
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

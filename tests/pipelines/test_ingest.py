@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -296,20 +297,26 @@ def test_a_run_that_ends_at_any_write_is_completed_by_the_next(tmp_path: Path, m
 RUN = (
     "import sys, pathlib; from pipelines.config import Config; from pipelines.ingest import ingest\n"
     "folder = pathlib.Path(sys.argv[1])\n"
+    "print('ready', flush=True)\n"
     "ingest(pathlib.Path(sys.argv[2]), Config(), metrics=[folder / 'metrics'], logs=[folder / 'logs'])\n"
 )
 
 
-@pytest.mark.parametrize("files", [2, 9])
-def test_a_run_killed_by_the_system_is_completed_by_the_next(tmp_path: Path, files: int) -> None:
+@pytest.mark.parametrize("seed", range(int(os.environ.get("FORESHOCK_KILLS", "2"))))
+def test_a_run_killed_by_the_system_is_completed_by_the_next(tmp_path: Path, seed: int) -> None:
+    """Killed at a random moment; FORESHOCK_KILLS says how many."""
     given = exports(tmp_path / "in")
+    began = time.monotonic()
     ingest(tmp_path / "whole", CONFIG, **given)
+    moment = random.Random(seed).uniform(0, time.monotonic() - began)  # noqa: S311  # any moment will do
     store = tmp_path / "s"
-    process = subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path / "in"), str(store)])
-    while process.poll() is None and (not store.exists() or sum(1 for _ in store.rglob("*")) < files):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, str(tmp_path / "in"), str(store)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
     ingest(store, CONFIG, **given)
     assert Store.open(store).digest() == Store.open(tmp_path / "whole").digest()
 

@@ -1,6 +1,5 @@
 """Log files of every format to one table."""
 
-import contextlib
 import gzip
 import lzma
 import tracemalloc
@@ -10,8 +9,6 @@ import orjson
 import pandas as pd
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from features.tables import LOGS, InputError, check
 from pipelines.readers.context import LogContext
@@ -278,34 +275,6 @@ def test_domains_are_stripped_and_aliases_followed(tmp_path: Path) -> None:
 
 def test_times_after_the_export_are_noted(tmp_path: Path) -> None:
     assert Read(tmp_path, "2031-01-01T00:00:00Z n1 app: a\n").tally.noted["time after the export"] == 1
-
-
-SEEDS = [(template % LINE + "\n").encode() * 3 for template in FORMATS.values()]
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(SEEDS), st.data())
-def test_no_mutation_of_a_good_file_raises_anything_but_an_input_error(
-    tmp_path: Path, seed: bytes, data: st.DataObject
-) -> None:
-    content = bytearray(seed)
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, max(len(content) - 1, 0)))
-        match data.draw(st.sampled_from(["flip", "cut", "insert", "splice"])):
-            case "flip":
-                content[place : place + 1] = data.draw(st.binary(min_size=1, max_size=1))
-            case "cut":
-                del content[place : place + data.draw(st.integers(1, 60))]
-            case "insert":
-                content[place:place] = data.draw(
-                    st.sampled_from(
-                        [b"\0", b"\n", b"\xff", b"[]", b"null", b"1e999", b'"', b"{", b"9" * 30, b"\\ud800"]
-                    )
-                )
-            case _:
-                content[place:place] = data.draw(st.sampled_from(SEEDS))[:80]
-    with contextlib.suppress(InputError):
-        Read(tmp_path, bytes(content))
 
 
 def test_real_dmesg_and_kmsg_are_read_whole(real_data: Path) -> None:

@@ -5,6 +5,7 @@ FORESHOCK_FUZZ sets how many mutations a reader gets; the default keeps the suit
 
 import io
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from pipelines.readers.samples import EARLIEST_NS, LATEST_NS, ReadContext, Sampl
 from pipelines.readers.tally import Tally
 from pipelines.staging import Finished, Staged, stage_chunks
 
-EXAMPLES = int(os.environ.get("FORESHOCK_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("FORESHOCK_FUZZ", "25"))
 STEP = 30_000_000_000
 
 
@@ -138,7 +139,14 @@ def test_mutated_exports_break_no_reader(kind: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             read(kind, data, Path(folder))
 
+    before = peak()
     broken()
+    assert peak() - before < 512 << 20
+
+
+def peak() -> int:
+    """Bytes of memory that the process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @settings(max_examples=EXAMPLES, deadline=5000, database=None)
