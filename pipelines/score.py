@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from features import history, presence
+from features import history, log_columns, presence
 from features import matrix as roof
+from features.masking import lines_table
 from features.settings import format_duration, to_nanoseconds
-from features.tables import Matrix, UsageError, to_ns
+from features.tables import Matrix, UpstreamError, UsageError, to_ns, to_time
 from features.windows import as_ns, latest_end
 from models import bundle
 from models.tracking import Tracker
@@ -32,6 +33,8 @@ from pipelines.writers import alertmanager, jsonlines, pushgateway, textfile
 __all__ = ["Outlets", "Source", "load", "score"]
 
 log = logging.getLogger(__name__)
+
+_MINUTE = 60_000_000_000
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def due(state: State, source: Source, config: Config, name: str, at: pd.Timestam
     stride = to_nanoseconds(config.features.window.stride)
     if at is not None:
         return [latest_end(to_ns(at), config.features.window)]
-    last = latest_end(newest(source, time.time_ns()), config.features.window)
+    last = latest_end(newest(source, now_ns()), config.features.window)
     before = state.last(name)
     if before is None or before >= last:
         return [last]
@@ -143,7 +146,7 @@ def judge(
     """Rows to report by window end; the one way of the live job and of `pipelines.backtest`."""
     matrix = rows_of(moment, frozen, config, ends)
     began = moment.past.began(matrix.windows, to_nanoseconds(config.features.window.stride))
-    return verdicts.judge(frozen, matrix, began, config.scoring, suspects(moment, frozen), from_ns)
+    return verdicts.judge(frozen, matrix, began, config.scoring, witness(moment, frozen), from_ns)
 
 
 def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int]) -> Matrix:
@@ -170,8 +173,9 @@ def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int])
     return Matrix(matrix.windows, X, matrix.labels)
 
 
-def suspects(moment: Moment, frozen: Frozen) -> verdicts.Suspect:
-    """Who is behind a column, from the samples at hand."""
+def witness(moment: Moment, frozen: Frozen) -> verdicts.Witness:
+    """What the samples, lines and events at hand say."""
+    length = to_nanoseconds(frozen.features.window.length)
 
     def suspect(node: str, column: str, end: int) -> str:
         panel = moment.panels.get(node)
@@ -180,7 +184,22 @@ def suspects(moment: Moment, frozen: Frozen) -> verdicts.Suspect:
         known = presence.roster(moment.gpus, node)
         return roof.suspect(panel, column, end, settings=frozen.features, known=known, step_ns=moment.step_ns)
 
-    return suspect
+    def lines(node: str, end: int) -> list[log_columns.Telling]:
+        if frozen.templates is None:
+            return []
+        low, high = to_time(end - length), to_time(end)
+        own = moment.logs[(moment.logs["node"] == node) & (moment.logs["time"] >= low) & (moment.logs["time"] < high)]
+        window = pd.DataFrame({"window": [0], "node": [node], "start": [low], "end": [high]})
+        table = lines_table(own, frozen.features.templates).table
+        return log_columns.top(table, window, frozen.templates, most=2)
+
+    def begun(node: str, end: int) -> int | None:
+        events = moment.past.at(end).events
+        own = events[(events["node"] == node) & (events["kind"] == "hardware") & (events["time"] < to_time(end))]
+        codes = own.sort_values("time")["xid"].dropna()
+        return int(codes.iloc[-1]) if len(codes) else None
+
+    return verdicts.Witness(suspect, lines, begun)
 
 
 def _report(state: State, frozen: Frozen, name: str, ends: Sequence[int], config: Config) -> dict[str, Any]:
@@ -211,14 +230,39 @@ def drift(frozen: Frozen, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out: Path, where: Outlets) -> None:
-    """Files, then pages, then the receipt; a page goes out even when the gateway is down."""
+    """Files, then pages, then the receipt; an outlet that is down keeps no other from what it should get."""
     stride = to_nanoseconds(config.features.window.stride)
     jsonlines.write(out / "scores", paging.stamp(end), report["scores"])
     if where.textfile is not None:
         textfile.write(where.textfile, report)
+    errors: list[UpstreamError] = []
     if where.send and where.alertmanager and end == state.last():
-        told = state.unsent()
-        alertmanager.send(where.alertmanager, [one.report() for one in told], end, stride)
-        state.sent(told)
+        told = state.unsent() if _is_new(end, config) else []
+        try:
+            alertmanager.send(where.alertmanager, [one.report() for one in told], end, stride)
+            state.sent(told)
+        except UpstreamError as error:
+            errors.append(error)
     if where.pushgateway:
-        pushgateway.push(where.pushgateway, report)
+        try:
+            pushgateway.push(where.pushgateway, report)
+        except UpstreamError as error:
+            errors.append(error)
+    if errors:
+        raise UpstreamError("; ".join(str(error) for error in errors))
+
+
+def _is_new(end: int, config: Config) -> bool:
+    """Whether a window still says something of the future: one older than the horizon pages no one."""
+    late = now_ns() - end
+    if late > to_nanoseconds(config.labels.horizon):
+        log.warning(
+            "the window ended %s before now: it is older than the horizon, and no one is paged", late_text(late)
+        )
+        return False
+    return True
+
+
+def now_ns() -> int:
+    """The clock."""
+    return time.time_ns()
