@@ -257,7 +257,7 @@ def _is_new(end: int, config: Config) -> bool:
     late = now_ns() - end
     if late > to_nanoseconds(config.labels.horizon):
         log.warning(
-            "the window ended %s before now: it is older than the horizon, and no one is paged", late_text(late)
+            "the window ended %d minutes ago: it is older than the horizon, and no one is paged", late // _MINUTE
         )
         return False
     return True
