@@ -15,13 +15,12 @@ from matplotlib.figure import Figure
 from models.tracking import Dataset, Tracker
 from pipelines import console
 from pipelines.config import Config
-from pipelines.retries_words import share
+from pipelines.retries_words import SOURCES, share
 from pipelines.store import Store
 
 Told = Mapping[str, Any]
 _BLUE, _RED, _GREY = "#1b6ca8", "#d1495b", "#999999"
 _MOST_BARS = 15
-_NAMES = {"exclusions": "exclusions", "failures": "failures", "any_xid": "incidents of any XID"}
 
 
 def figures(result: Told) -> dict[str, bytes]:
@@ -31,9 +30,9 @@ def figures(result: Told) -> dict[str, bytes]:
         out["success_by_try.png"] = _drawn(_success, result["attempts"]["by_place"])
     for source, told in result["troubles"].items():
         if told["concentration"]["events"]:
-            out[f"{source}_by_node.png"] = _drawn(_by_node, told["concentration"], _NAMES[source])
+            out[f"{source}_by_node.png"] = _drawn(_by_node, told["concentration"], SOURCES[source][1])
         if told["survival"]["curve"]:
-            out[f"{source}_survival.png"] = _drawn(_survival, told["survival"], _NAMES[source])
+            out[f"{source}_survival.png"] = _drawn(_survival, told["survival"], SOURCES[source][1])
     return out
 
 
@@ -51,7 +50,7 @@ def section(result: Told) -> str:
     tables = _table("Success by try", ("try", "succeeded"), places)
     for source, told in result["troubles"].items():
         nodes = [(row["node"], share(row)) for row in told["concentration"]["by_node"][:_MOST_BARS]]
-        tables += _table(f"Nodes by {_NAMES[source]}", ("node", "share"), nodes)
+        tables += _table(f"Nodes by {SOURCES[source][1]}", ("node", "share"), nodes)
         rules = [
             (
                 row["exclude_after"],
@@ -65,7 +64,7 @@ def section(result: Told) -> str:
             for row in told["policies"]
         ]
         heads = ("out at", "spare nodes", "avoided", "by chance", "p", "node-hours saved", "node-hours out")
-        tables += _table(f"Rules for taking nodes out, by {_NAMES[source]}", heads, rules)
+        tables += _table(f"Rules for taking nodes out, by {SOURCES[source][1]}", heads, rules)
     return (
         '<section id="retries">\n<h2>Retries and recovery</h2>\n'
         f"{_list(result['sentences'])}{pictures}{tables}"

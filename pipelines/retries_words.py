@@ -35,7 +35,7 @@ CLOCKS = (
     "the scheduler's times with their zone, and read what joins failures and tries with care."
 )
 
-_SOURCES = {
+SOURCES = {
     "exclusions": ("exclusion", "exclusions"),
     "failures": ("failure", "failures"),
     "any_xid": ("incident of any XID", "incidents of any XID"),
@@ -141,7 +141,7 @@ def _hours(lost: Told) -> list[str]:
 
 
 def _nodes(source: str, told: Told) -> list[str]:
-    one, many = _SOURCES[source]
+    one, many = SOURCES[source]
     dense, out = told["concentration"], []
     top = next((row for row in dense["top"] if row["k"] == 3), dense["top"][-1] if dense["top"] else None)
     if top is not None:

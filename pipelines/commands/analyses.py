@@ -64,7 +64,7 @@ def describe_retries(result: dict[str, Any]) -> str:
 
 def tables(result: dict[str, Any], most: int = 10) -> list[tuple[str, list[dict[str, object]]]]:
     """The result's tables with their titles, at most so many rows each."""
-    from pipelines.retries_words import share  # noqa: PLC0415  # as the command itself
+    from pipelines.retries_words import SOURCES, share  # noqa: PLC0415  # as the command itself
 
     places: list[dict[str, object]] = [
         {"try": f"{row['place']}{' or later' if row['or_later'] else ''}", "succeeded": share(row)}
@@ -72,7 +72,7 @@ def tables(result: dict[str, Any], most: int = 10) -> list[tuple[str, list[dict[
     ]
     out: list[tuple[str, list[dict[str, object]]]] = [("Success by try", places)]
     for source, told in result["troubles"].items():
-        name = source.replace("_", " ")
+        name = SOURCES[source][1]
         nodes = [{"node": row["node"], "share": share(row)} for row in told["concentration"]["by_node"][:most]]
         rules = [
             {
