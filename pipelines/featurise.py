@@ -11,28 +11,28 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from features import matrix, presence, windows
+from features import matrix, phase, presence, windows
 from features.masking import lines_table
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import EVENTS, FAILURES, GPUS, InputError, Matrix, Panel
 from features.templates import Templates
-from pipelines import executor
+from pipelines import executor, rows
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store, day_text, node_folder, replace_file
 
-_FORMAT = 1  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_FORMAT = 2  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
 
 
 class NodeDay(NamedTuple):
@@ -48,10 +48,11 @@ class NodeDay(NamedTuple):
 
 @dataclass(frozen=True)
 class Filled:
-    """What a run of the map did: node-days computed and found, and what `features.panel.clean` counted."""
+    """What a run of the map did, and what `features.panel.clean` counted."""
 
     computed: int
-    kept: int
+    kept: int  # node-days found in the cache
+    left_out: int  # columns that say nothing of their own
     seconds: float
     tally: Counter[str]
 
@@ -59,7 +60,8 @@ class Filled:
         """One line for a person."""
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.tally.items()) if count)
         return (
-            f"{self.computed} node-days computed, {self.kept} found in the cache, {self.seconds:.1f} s"
+            f"{self.computed} node-days computed, {self.kept} found in the cache, {self.seconds:.1f} s, "
+            f"{self.left_out} columns say nothing of their own"
             f"{'; cells: ' if counts else ''}{counts}\n"
         )
 
@@ -91,7 +93,8 @@ def featurise(
         done += 1
         if progress is not None:
             progress(done, len(pieces))
-    return Filled(len(missing), len(pieces) - len(missing), time.monotonic() - began, tally)
+    left_out = len(idle_columns(store, config, start_ns, end_ns))
+    return Filled(len(missing), len(pieces) - len(missing), left_out, time.monotonic() - began, tally)
 
 
 def fill(piece: NodeDay) -> Counter[str]:
@@ -101,9 +104,9 @@ def fill(piece: NodeDay) -> Counter[str]:
     ends = _day_ends(piece.day, settings)
     tally: Counter[str] = Counter()
     raw = store.panel(piece.node, int(ends[0]) - matrix.reach(settings), int(ends[-1]))
-    rows = matrix.node_rows(raw, ends, settings, piece.known, step_ns=store.step_ns, tally=tally)
+    found = matrix.node_rows(raw, ends, settings, piece.known, step_ns=store.step_ns, tally=tally)
     target = Path(piece.target)
-    replace_file(target, _write(rows, ends))
+    replace_file(target, rows.write(found, ends))
     for other in target.parent.glob(f"{day_text(piece.day)}-*.parquet"):
         # rows of other data or settings: nobody asks for them again, and they would fill the disk
         if other != target and other.name.split("-")[3] == target.name.split("-")[3]:
@@ -139,7 +142,7 @@ def _pieces(store: Store, settings: FeatureSettings, start_ns: int, end_ns: int)
         known = presence.roster(gpus, node)
         folder = store.cache_dir / "rows" / node_folder(node)
         back = range(-(-matrix.reach(settings) // DAY_NS), -1, -1)
-        digests = {day: store.day_digest(node, day) for day in range(days[0] - back[0], days[-1] + 1)}
+        digests = {day: _content(store, node, day) for day in range(days[0] - back[0], days[-1] + 1)}
         for day in days:
             content = [_FORMAT, store.step_ns, node, known, [digests[day - before] for before in back]]
             key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
@@ -148,38 +151,43 @@ def _pieces(store: Store, settings: FeatureSettings, start_ns: int, end_ns: int)
     return out
 
 
-def _write(rows: pd.DataFrame, ends: NDArray[np.int64]) -> bytes:
-    """One row a column of the matrix: a column's values lie together, and thousands of columns cost nothing."""
-    values = np.ascontiguousarray(rows.to_numpy(dtype=np.float32).T)
-    table = pa.table(
-        {
-            "column": pa.array(rows.columns.tolist(), type=pa.string()),
-            "values": pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), len(ends)),
-        }
-    ).replace_schema_metadata({"ends": json.dumps(ends.tolist())})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=False, write_statistics=False)
-    return bytes(sink.getvalue())
+def _content(store: Store, node: str, day: int) -> str:
+    """`Store.day_digest`, read once a run: a file is replaced whole, never written to."""
+    try:
+        now = store.panel_path(node, day).stat()
+    except FileNotFoundError:
+        return ""
+    return _digest(store.path, store.step_ns, node, day, (now.st_ino, now.st_mtime_ns, now.st_size))
 
 
-def _read(piece: NodeDay) -> pd.DataFrame:
-    """The rows of a node-day.
+@lru_cache(maxsize=1 << 17)
+def _digest(path: Path, step_ns: int, node: str, day: int, _state: tuple[int, int, int]) -> str:
+    return Store(path, step_ns).day_digest(node, day)
+
+
+def idle_columns(
+    store: Store, config: Config, start_ns: int | None = None, end_ns: int | None = None
+) -> dict[str, str]:
+    """Columns that say nothing of their own over the history, and why: see `pipelines.rows`.
+
+    The cache must be filled. The answer is kept in ``STORE/cache/columns.json``.
 
     Raises
     ------
     InputError
-        The file is damaged; it is deleted, so that the next run makes it anew.
+        A file of the cache is damaged or absent.
     """
-    try:
-        table = pq.read_table(piece.target, memory_map=False)
-        ends = np.array(json.loads(table.schema.metadata[b"ends"]), dtype=np.int64)
-        values = table.column("values").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError) as error:
-        Path(piece.target).unlink(missing_ok=True)
-        raise InputError(f"{piece.target} was damaged and is deleted; run the command again") from error
-    names = table.column("column").to_pylist()
-    block = values.reshape(len(names), len(ends)).T.astype(np.float32)
-    return pd.DataFrame(block, index=matrix.index_of(piece.node, ends), columns=names)
+    pieces = _pieces(store, config.features, *_span(store, start_ns, end_ns))
+    record = store.cache_dir / "columns.json"
+    of = hashlib.sha256("".join(piece.target for piece in pieces).encode()).hexdigest()
+    if record.exists():
+        with suppress(ValueError, KeyError, TypeError):  # a damaged record is made anew
+            said = json.loads(record.read_bytes())
+            if said["of"] == of:
+                return dict(said["left_out"])
+    found = rows.idle(rows.kinds(Path(piece.target)) for piece in pieces)
+    replace_file(record, json.dumps({"of": of, "node_days": len(pieces), "left_out": found}, indent=1).encode())
+    return found
 
 
 def blocks(
@@ -191,6 +199,8 @@ def blocks(
     start_ns: int | None = None,
     end_ns: int | None = None,
     templates: Templates | None = None,
+    columns: Collection[str] | None = None,
+    screened: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -203,6 +213,10 @@ def blocks(
         Frame of `WINDOWS`: only these rows, in this order within a day; all windows of the span without it.
     templates
         With it there are log columns. Folds mine their own: see `features.matrix.with_logs` and `lines`.
+    columns
+        With it only these columns are made and given.
+    screened
+        Leave out `idle_columns`, and their comparison with peers.
     """
     span = _span(store, start_ns, end_ns)
     featurise(store, config, *span, scheduler=scheduler, workers=workers, progress=progress)
@@ -213,16 +227,21 @@ def blocks(
     for piece in _pieces(store, settings, *span):
         by_day.setdefault(piece.day, []).append(piece)
     heard = {node for node in store.nodes() if store.log_days(node)}
+    without = idle_columns(store, config, *span) if screened else {}
+    only = None if columns is None else {phase.GROUP, *columns, *(name.replace(".peer__", "__") for name in columns)}
     for day, pieces in sorted(by_day.items()):
         asked = rows_of[day_of == day]
         if not len(asked):
             continue
-        rows = matrix.stack(_read(piece) for piece in pieces)
-        rows = rows[rows.index.get_level_values("end").isin(asked["end"])]
+        found = matrix.stack(rows.read(Path(piece.target), piece.node, without, only) for piece in pieces)
+        found = found[found.index.get_level_values("end").isin(asked["end"])]
         logs = None
         if templates is not None:
             logs = matrix.Lines(lines(store, config, asked), templates, heard)
-        yield matrix.join(rows, asked, settings, past, logs=logs, label=config.labels)
+        made = matrix.join(found, asked, settings, past, logs=logs, label=config.labels)
+        if columns is not None:
+            made = replace(made, X=made.X[[name for name in made.X.columns if name in columns]])
+        yield made
 
 
 def all_windows(store: Store, config: Config, start_ns: int | None = None, end_ns: int | None = None) -> pd.DataFrame:
@@ -297,15 +316,15 @@ def live_matrix(
     settings = config.features
     ends = np.sort(np.asarray(ends_ns, dtype=np.int64))
     known = GPUS.empty() if gpus is None else gpus
-    rows = []
+    found = []
     for node in sorted({*panels, *nodes}):
         raw = panels.get(node, Panel(node, np.empty(0, dtype=np.int64), (), np.empty((0, 0))))
-        rows.append(matrix.node_rows(raw, ends, settings, presence.roster(known, node), step_ns=step_ns))
+        found.append(matrix.node_rows(raw, ends, settings, presence.roster(known, node), step_ns=step_ns))
     asked = windows.at(sorted({*panels, *nodes}), ends, settings.window)
     told = None
     if templates is not None:
         told = matrix.Lines(lines_table(logs, settings.templates).table, templates, heard)
-    return matrix.join(matrix.stack(rows), asked, settings, past, logs=told)
+    return matrix.join(matrix.stack(found), asked, settings, past, logs=told)
 
 
 def nothing_past() -> matrix.Past:

@@ -1,3 +1,4 @@
+import json
 import pickle
 from pathlib import Path
 
@@ -134,6 +135,27 @@ def test_a_piece_sent_elsewhere_fills_the_same_cache(tmp_path: Path, history: Ma
     assert featurise.featurise(store, CONFIG).kept == 10
     got = featurise.historic_matrix(store, CONFIG, PAST)
     assert differing(history.X.drop(columns=list(log_columns.COLUMNS)), got.X) == []
+
+
+def test_columns_that_say_nothing_of_their_own_are_recorded_with_the_reason(store: Store, history: Matrix) -> None:
+    left_out = featurise.idle_columns(store, CONFIG)
+    assert left_out
+    screened = featurise.historic_matrix(store, CONFIG, PAST, screened=True, workers=1)
+    gone = set(history.X.columns) - set(screened.X.columns) - set(log_columns.COLUMNS)
+    assert {name.replace(".peer__", "__") for name in gone} <= set(left_out)
+    assert differing(history.X[screened.X.columns], screened.X) == []
+    for name, why in left_out.items():
+        if why != "no value":
+            twin = why.removeprefix("same as ")
+            assert history.X[name].equals(history.X[twin])
+    assert json.loads((store.cache_dir / "columns.json").read_bytes())["left_out"] == left_out
+
+
+def test_only_the_columns_asked_for_are_made(store: Store, history: Matrix) -> None:
+    asked = ["DCGM_FI_DEV_GPU_TEMP.gpu_max.peer__mean", "node_load1__mean", "presence.node_down__value"]
+    got = featurise.historic_matrix(store, CONFIG, PAST, columns=asked, workers=1)
+    assert sorted(got.X.columns) == asked
+    assert differing(history.X[asked], got.X) == []
 
 
 def test_a_damaged_cache_file_is_deleted_and_said(tmp_path: Path) -> None:
