@@ -25,8 +25,20 @@ def serve_ui(uri: str, port: int) -> None:
     if urlsplit(uri).scheme in ("http", "https"):
         raise UsageError(f"{shown(uri)} is a server; open it in a browser")
     Tracker(uri)  # makes the tables under the lock
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
-    environment = {**os.environ, **ENVIRONMENT}
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--backend-store-uri",
+        uri,
+        "--host",
+        "127.0.0.1",
+        "--workers",
+        "1",
+    ]
+    # one person looks: one worker, and none of the background jobs of chats and agents
+    environment = {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with contextlib.suppress(KeyboardInterrupt):
         code = subprocess.run([*command, "--port", str(port)], env=environment, check=False).returncode  # noqa: S603  # our own interpreter, no shell
         if code > 0:

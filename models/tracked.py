@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,13 +42,13 @@ def run(tracker: Tracker, run_id: str) -> Told:
     return Told(str(info.run_id), str(info.run_name), str(info.status), dict(data.tags), dict(data.metrics))
 
 
-def newest(tracker: Tracker, experiment: str, tag: str, value: str) -> Told | None:
-    """The newest finished run of an experiment with this tag, None without one."""
+def newest(tracker: Tracker, experiment: str, tags: Mapping[str, str]) -> Told | None:
+    """The newest finished run of an experiment with these tags, None without one."""
     with quiet(f"search experiment {experiment!r}", tracker.uri):
         place = tracker.client.get_experiment_by_name(experiment)
         if place is None:
             return None
-        asked = f"tags.`{tag}` = '{value}' and attributes.status = 'FINISHED'"
+        asked = " and ".join([*(f"tags.`{k}` = '{v}'" for k, v in tags.items()), "attributes.status = 'FINISHED'"])
         found = tracker.client.search_runs(
             [place.experiment_id], asked, order_by=["attributes.start_time DESC"], max_results=1
         )

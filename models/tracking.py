@@ -171,7 +171,9 @@ class Tracker:
             found = self.client.get_experiment_by_name(name)
             if found is None:
                 place = None if self._artifacts is None else self._artifacts.resolve().as_uri()
-                return str(self.client.create_experiment(name, artifact_location=place))
+                # else the UI files it under chats and agents
+                tags = {"mlflow.experimentKind": "custom_model_development"}
+                return str(self.client.create_experiment(name, artifact_location=place, tags=tags))
         if found.lifecycle_stage != "active":
             raise UsageError(f"experiment {name!r} is deleted in MLflow; restore it there or name another")
         return str(found.experiment_id)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
 
 from features.settings import Settings
+from features.tables import to_time
 from features.windows import as_ns
 from models.crossfit import Crossfit
 from models.registry import JUDGING_TAG
 from models.splits import Fold, Folds
-from models.tracking import Run
+from models.tracking import Dataset, Run
 from pipelines import console, plots
 from pipelines.config import Config
 from pipelines.panel_files import day_statistics, split_name
 from pipelines.store import Store
 
+STORE_TAG, KIND_TAG = "data.store_sha256", "kind"
 _FIGURES = (
     "before",
     "at",
@@ -155,12 +159,13 @@ def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     """The champion's figures under plain names, that runs sort by, and every model's below its own name."""
     for key in ("failures", "monitored_days", "windows", "columns"):
         yield key, report[key]
-    yield from _figures(report["models"][report["champion"]])
+    yield from figures(report["models"][report["champion"]])
     for name, found in report["models"].items():
-        yield from ((f"{name}/{key}", value) for key, value in _figures(found))
+        yield from ((f"{name}/{key}", value) for key, value in figures(found) if value is not None)
 
 
-def _figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+def figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """A judged model's figures as metrics."""
     for key in _FIGURES:
         yield key, found[key]
     for key in ("before_interval", "false_alarms_interval"):
@@ -169,7 +174,8 @@ def _figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
         yield f"{key}_high", high
     for point in found["curve"]:
         for key in ("before", "at", "lead_minutes_median", "false_alarms_per_day"):
-            yield f"{key}_at_{point['budget']:g}", point[key]
+            if point[key] is not None:  # a lead that does not exist needs no tag for each budget
+                yield f"{key}_at_{point['budget']:g}", point[key]
 
 
 def _failure_table(judged: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -217,3 +223,26 @@ def metric_names(store: Store) -> tuple[str, ...]:
             series = day_statistics(store.panel_path(node, day))["series"]
             names |= {split_name(name).metric.partition("{")[0] for name in series}
     return tuple(sorted(names))
+
+
+def dataset(store: Store) -> Dataset:
+    """What a run learned from, as MLflow lists it."""
+    path = store.path.resolve()
+    return Dataset(path.name, str(path), store.digest())
+
+
+def provenance(kind: str, store: Store, labels: pd.DataFrame, failures: int) -> dict[str, str]:
+    """Tags that tell apart what was done (train or tune), data, labels and version."""
+    start, end = store.span()
+    digest = pd.util.hash_pandas_object(labels, index=False).to_numpy().tobytes()
+    days = math.ceil((end - start) / 86_400e9)
+    return {
+        KIND_TAG: kind,
+        "data.name": store.path.resolve().name,
+        "data.start": to_time(start).isoformat(),
+        "data.end": to_time(end).isoformat(),
+        STORE_TAG: store.digest(),
+        "labels.sha256": hashlib.sha256(digest).hexdigest(),
+        "foreshock.version": version("foreshock"),
+        "mlflow.note.content": f"{failures} failures in {days} days; not finished.",
+    }

@@ -54,9 +54,12 @@ def trade_off(models: Mapping[str, Mapping[str, Any]], budget: float) -> bytes:
         caught.plot(budgets, [point["before"] for point in curve], **style)
         minutes = [np.nan if (m := point["lead_minutes_median"]) is None else m for point in curve]
         lead.plot(budgets, minutes, **style)
+    marks = sorted({point["budget"] for judged in models.values() for point in judged["curve"]})
     for axes, words in ((caught, "failures caught before"), (lead, "median lead time [min]")):
         axes.axvline(budget, color="#bbbbbb", linestyle="--", linewidth=1, zorder=0)
         axes.set_xscale("log")
+        axes.set_xticks(marks, [f"{mark:g}" for mark in marks], fontsize=7)
+        axes.set_xticks([], minor=True)
         axes.set_xlabel("false alarms a day, whole cluster")
         axes.set_ylabel(words)
         axes.set_ylim(bottom=0)

@@ -13,14 +13,13 @@ from typing import Any
 from features.tables import InputError, UsageError
 from models import tracked
 from models.tracking import Tracker
-from pipelines import report_page
+from pipelines import experiment, report_page
 from pipelines.config import Config
 from pipelines.store import Store, replace_file
 from pipelines.train import train
 
 log = logging.getLogger(__name__)
 
-STORE_TAG = "data.store_sha256"
 # Chapters of other analyses: the module and function of the result, and the module whose section(result) tells it
 SECTIONS = (
     ("pipelines.checkpoints", "checkpoints", "pipelines.checkpoints_report"),
@@ -58,7 +57,9 @@ def _find(tracker: Tracker, what: str, config: Config) -> tuple[tracked.Told, St
             raise InputError(f"{what} is neither a store's folder nor a run's id (32 letters and digits)")
         return tracked.run(tracker, what), None
     store = Store.open(path)
-    found = tracked.newest(tracker, config.tracking.experiment, STORE_TAG, store.digest())
+    found = tracked.newest(
+        tracker, config.tracking.experiment, {experiment.STORE_TAG: store.digest(), experiment.KIND_TAG: "train"}
+    )
     if found is None:
         log.info("no finished training on %s in experiment %s; training now", path, config.tracking.experiment)
         run_id = train(path, config, register=False)["run_id"]

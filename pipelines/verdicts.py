@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import names
+from features import catalogue, log_columns, names
+from features.settings import LabelSettings
 from features.tables import Matrix, SchemaError
 from features.windows import as_ns
 from models import rules
@@ -27,7 +28,20 @@ _DOWN = names.column("presence", "node_down")
 _STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
 _RULE = "a failure has begun: a hardware XID or a lost GPU in the last minutes"
 
-Suspect = Callable[[str, str, int], str]  # node, column, window's end [ns]: a GPU's UUID or ""
+_LONGEST = 300  # characters of a log line that a reason cites
+_WHY = {
+    "unknown": "never heard in quiet time",
+    "rare": "rarely heard in quiet time",
+    "burst": "heard far more often than in quiet time",
+}
+
+
+class Witness(NamedTuple):
+    """What can be asked of the data at hand, each of a node and a window's end [ns]."""
+
+    suspect: Callable[[str, str, int], str]  # node, column, end: a GPU's UUID or ""
+    lines: Callable[[str, int], list[log_columns.Telling]]
+    begun: Callable[[str, int], int | None]  # the XID that began a failure, None for a lost GPU or nothing
 
 
 class _Judged(NamedTuple):
@@ -44,7 +58,7 @@ def judge(
     matrix: Matrix,
     began: NDArray[np.bool_],
     settings: ScoringSettings,
-    suspect: Suspect,
+    witness: Witness,
     from_ns: int,
 ) -> dict[int, list[dict[str, Any]]]:
     """For each window end from ``from_ns`` on, the rows to report, by node.
@@ -55,8 +69,8 @@ def judge(
         Rows of all nodes, reaching `CONTEXT` windows further back than ``from_ns``.
     began
         Rows at whose end a failure of the node became known; it is an alarm.
-    suspect
-        Names the GPU behind a column.
+    witness
+        Names the GPU behind a column, the log lines that are odd, and the code of a failure that has begun.
     """
     X = frozen.align(matrix)
     probability = frozen.lineup.score(X, began)[frozen.champion].to_numpy(dtype=np.float64)
@@ -67,7 +81,7 @@ def judge(
     for place, row in enumerate(judged.at):
         end = int(ends[row])
         out.setdefault(end, []).append(_row(frozen, judged, int(row), float(missing[place]), settings))
-    _explain(frozen, judged, out, suspect)
+    _explain(frozen, judged, out, witness)
     return {end: sorted(rows, key=lambda one: str(one["node"])) for end, rows in sorted(out.items())}
 
 
@@ -98,7 +112,7 @@ def _value(X: pd.DataFrame, row: int, column: str) -> float:
     return float(X[column].iloc[row]) if column in X.columns else float("nan")
 
 
-def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, Any]]], suspect: Suspect) -> None:
+def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, Any]]], witness: Witness) -> None:
     """Give alarms and near alarms their reasons; calm nodes need none."""
     ends = as_ns(pd.DatetimeIndex(judged.X.index.get_level_values(1)))
     rows = {(str(judged.X.index[row][0]), int(ends[row])): int(row) for row in judged.at}
@@ -110,10 +124,39 @@ def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, A
     for end, said in asked:
         row = rows[said["node"], end]
         said["reasons"] = [reason(frozen.usual, judged.X, row, column, effect) for column, effect in reasons[row]]
+        if judged.began[row]:
+            _name_failure(said["reasons"], witness.begun(said["node"], end), frozen.labels)
+        said["reasons"] += [_cite(telling) for telling in witness.lines(said["node"], end)]
         for column, _ in reasons[row]:
             if said["suspect_gpu"] or column == rules.REASON:
                 continue
-            said["suspect_gpu"] = suspect(said["node"], column, end)
+            said["suspect_gpu"] = witness.suspect(said["node"], column, end)
+
+
+def _name_failure(reasons: list[dict[str, Any]], code: int | None, labels: LabelSettings) -> None:
+    """Say which failure has begun, and what the catalogue recommends."""
+    known = catalogue.lookup(code, labels)
+    for one in reasons:
+        if one["feature"] == rules.REASON and code is not None:
+            meaning = f" ({known.meaning})" if known else ""
+            action = catalogue.action(code, labels)
+            advice = f"; recommended action: {action}" if action else ""
+            one["text"] = f"a failure has begun: XID {code}{meaning}{advice}"
+
+
+def _cite(telling: log_columns.Telling) -> dict[str, Any]:
+    """Log lines of one template as a reason: how many, why they are odd, and one of them."""
+    times = "once" if telling.lines == 1 else f"{telling.lines} times"
+    return {
+        "feature": "logs.line",
+        "value": float(telling.lines),
+        "peers": None,
+        "usual": None,
+        "effect": telling.surprise,
+        "text": f"log line {times}, {_WHY[telling.why]}: {telling.example[:_LONGEST]}",
+        "template": telling.template,
+        "example": telling.example[:_LONGEST],
+    }
 
 
 def reason(usual: Usual, X: pd.DataFrame, row: int, column: str, effect: float) -> dict[str, Any]:

@@ -118,11 +118,11 @@ def test_the_newest_finished_run_on_the_data_is_found(tracker: Tracker) -> None:
     trained(tracker, 1)
     second = trained(tracker, 2)
     tracker.start("e", "unfinished", tags={"data.store_sha256": "d"})
-    found = tracked.newest(tracker, "e", "data.store_sha256", "d")
+    found = tracked.newest(tracker, "e", {"data.store_sha256": "d"})
     assert found is not None
     assert found.run_id == second
-    assert tracked.newest(tracker, "e", "data.store_sha256", "x") is None
-    assert tracked.newest(tracker, "none", "data.store_sha256", "d") is None
+    assert tracked.newest(tracker, "e", {"data.store_sha256": "x"}) is None
+    assert tracked.newest(tracker, "none", {"data.store_sha256": "d"}) is None
 
 
 def test_a_run_or_file_that_is_not_there_is_one_clear_line(tracker: Tracker) -> None:
