@@ -16,11 +16,13 @@ from typing import Any
 from unittest import mock
 
 import httpx
+import numpy as np
 
 from features.tables import GPUS, to_time
+from models.lineup import Lineup
 from pipelines import score as scoring
 from pipelines.config import Config
-from pipelines.frozen import Frozen
+from pipelines.frozen import Frozen, Usual
 from pipelines.score import Outlets, Source
 from pipelines.sources import watch_key
 from pipelines.watch import Watch
@@ -45,6 +47,28 @@ def rows(score: float, nodes: int = 8) -> list[dict[str, Any]]:
         }  # fmt: skip
 
     return [one("n0", score), *(one(f"n{number}", 0.2) for number in range(1, nodes))]
+
+
+def frozen() -> Frozen:
+    """A bundle's surroundings without any model: the job's `judge` is put in by hand."""
+    config, nothing = Config(), np.empty(0, dtype=np.float32)
+    return Frozen(
+        lineup=Lineup((), config.models),
+        usual=Usual((), nothing, nothing, (), nothing),
+        templates=None,
+        gpus=GPUS.empty(),
+        features=config.features,
+        labels=config.labels,
+        ingest=config.ingest,
+        champion="robust-z",
+        threshold=0.5,
+        nodes=(),
+        heard=(),
+        metrics=("up",),
+        step_ns=30_000_000_000,
+        quantiles=(0.0, 0.5, 1.0),
+        digest="d" * 64,
+    )
 
 
 class Receiver:

@@ -17,8 +17,7 @@ import pytest
 
 from features.tables import BusyError, ForeshockError, UpstreamError
 from pipelines.state import locked
-from tests.pipelines.job import Job, Points, Receiver, copy, die, end, in_child, rows
-from tests.pipelines.tiny import World
+from tests.pipelines.job import Job, Points, Receiver, copy, die, end, frozen, in_child, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 KILLED = -signal.SIGKILL
@@ -31,10 +30,10 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-def before(world: World, receiver: Receiver, folder: Path, number: int) -> tuple[Job, dict[str, dict[str, object]]]:
+def before(receiver: Receiver, folder: Path, number: int) -> tuple[Job, dict[str, dict[str, object]]]:
     """A job that has done all windows before this one, and what the receiver holds then."""
     receiver.alerts.clear()
-    job = Job(world.frozen, folder, receiver)
+    job = Job(frozen(), folder, receiver)
     for done in range(number):
         job.run(done)
     return job, dict(receiver.alerts)
@@ -64,19 +63,17 @@ def points(job: Job, held: dict[str, dict[str, object]], number: int, to: Path) 
     return passed.names, again.left()
 
 
-def test_a_run_touches_the_world_at_more_than_25_points(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    job, held = before(world, receiver, tmp_path / "job", 1)
+def test_a_run_touches_the_world_at_more_than_25_points(receiver: Receiver, tmp_path: Path) -> None:
+    job, held = before(receiver, tmp_path / "job", 1)
     names, _ = points(job, held, 1, tmp_path / "run")
     assert len(names) >= 25
     assert {"before rename", "after fsync", "before commit", "after request", "before begin immediate"} <= set(names)
 
 
 @pytest.mark.parametrize("state", ["an alert opens", "an alert is over"])
-def test_a_run_killed_at_a_point_is_healed_by_the_next(
-    world: World, receiver: Receiver, tmp_path: Path, state: str
-) -> None:
+def test_a_run_killed_at_a_point_is_healed_by_the_next(receiver: Receiver, tmp_path: Path, state: str) -> None:
     number = STATES[state]
-    job, held = before(world, receiver, tmp_path / "job", number)
+    job, held = before(receiver, tmp_path / "job", number)
     names, wanted = points(job, held, number, tmp_path / "run")
     commits = [at for at, name in enumerate(names, 1) if name.endswith(("commit", "rename", "request"))]
     for stop in commits:
@@ -87,11 +84,9 @@ def test_a_run_killed_at_a_point_is_healed_by_the_next(
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("state", STATES)
-def test_a_run_killed_at_every_point_is_healed_by_the_next(
-    world: World, receiver: Receiver, tmp_path: Path, state: str
-) -> None:
+def test_a_run_killed_at_every_point_is_healed_by_the_next(receiver: Receiver, tmp_path: Path, state: str) -> None:
     number = STATES[state]
-    job, held = before(world, receiver, tmp_path / "job", number)
+    job, held = before(receiver, tmp_path / "job", number)
     names, wanted = points(job, held, number, tmp_path / "run")
     for stop in range(1, len(names) + 1):
         status, left = disturbed(job, held, number, tmp_path / f"{stop}", stop)
@@ -102,11 +97,9 @@ def test_a_run_killed_at_every_point_is_healed_by_the_next(
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1200)
-def test_two_hundred_kills_at_random_times_lose_and_double_nothing(
-    world: World, receiver: Receiver, tmp_path: Path
-) -> None:
+def test_two_hundred_kills_at_random_times_lose_and_double_nothing(receiver: Receiver, tmp_path: Path) -> None:
     choose = random.Random(5)  # noqa: S311  # which moments, no secret
-    job, held = before(world, receiver, tmp_path / "job", 1)
+    job, held = before(receiver, tmp_path / "job", 1)
     began = time.monotonic()
     _, wanted = points(job, held, 1, tmp_path / "run")
     lasts, killed = time.monotonic() - began, 0
@@ -130,9 +123,9 @@ def test_two_hundred_kills_at_random_times_lose_and_double_nothing(
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_disk_that_refuses_at_any_point_is_one_line_and_healed_later(
-    world: World, receiver: Receiver, tmp_path: Path, code: int
+    receiver: Receiver, tmp_path: Path, code: int
 ) -> None:
-    job, held = before(world, receiver, tmp_path / "job", 1)
+    job, held = before(receiver, tmp_path / "job", 1)
     names, wanted = points(job, held, 1, tmp_path / "run")
     refused = [at for at, name in enumerate(names, 1) if name in ("before fsync", "before rename", "before commit")]
     for stop in refused:
@@ -151,8 +144,8 @@ def test_a_disk_that_refuses_at_any_point_is_one_line_and_healed_later(
 
 
 @pytest.mark.parametrize("limit", [0, 4096, 20_000])
-def test_a_full_disk_keeps_what_was_there(world: World, receiver: Receiver, tmp_path: Path, limit: int) -> None:
-    job, held = before(world, receiver, tmp_path / "job", 1)
+def test_a_full_disk_keeps_what_was_there(receiver: Receiver, tmp_path: Path, limit: int) -> None:
+    job, held = before(receiver, tmp_path / "job", 1)
     _, wanted = points(job, held, 1, tmp_path / "run")
     receiver.alerts = dict(held)
     again = copy(job, tmp_path / "full")
@@ -171,17 +164,15 @@ def test_a_full_disk_keeps_what_was_there(world: World, receiver: Receiver, tmp_
     assert again.left() == wanted
 
 
-def test_a_folder_that_can_t_be_made_is_one_line(world: World, receiver: Receiver, tmp_path: Path) -> None:
+def test_a_folder_that_can_t_be_made_is_one_line(receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "out", Path("/proc/foreshock")):
         with pytest.raises(ForeshockError, match="can't be written"):
-            Job(world.frozen, place, receiver).run(1)
+            Job(frozen(), place, receiver).run(1)
 
 
-def test_an_outlet_that_is_down_gets_the_alert_when_it_is_back(
-    world: World, receiver: Receiver, tmp_path: Path
-) -> None:
-    job, _ = before(world, receiver, tmp_path, 1)
+def test_an_outlet_that_is_down_gets_the_alert_when_it_is_back(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
     receiver.status = 503
     with pytest.raises(UpstreamError, match=r"Alertmanager.*; Pushgateway"):
         job.run(1)
@@ -192,10 +183,8 @@ def test_an_outlet_that_is_down_gets_the_alert_when_it_is_back(
     assert alert["startsAt"] == "2026-01-01T00:05:00Z"
 
 
-def test_an_alert_that_was_over_while_the_outlet_was_down_pages_no_one(
-    world: World, receiver: Receiver, tmp_path: Path
-) -> None:
-    job, _ = before(world, receiver, tmp_path, 1)
+def test_an_alert_that_was_over_while_the_outlet_was_down_pages_no_one(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
     with mock.patch.object(receiver, "status", 503):
         for number in range(1, 6):
             with pytest.raises(UpstreamError):
@@ -204,35 +193,33 @@ def test_an_alert_that_was_over_while_the_outlet_was_down_pages_no_one(
     assert receiver.alerts == {}
 
 
-def test_a_page_is_resolved_once_the_node_is_calm(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    before(world, receiver, tmp_path, 6)
+def test_a_page_is_resolved_once_the_node_is_calm(receiver: Receiver, tmp_path: Path) -> None:
+    before(receiver, tmp_path, 6)
     (alert,) = receiver.alerts.values()
     assert alert["endsAt"] == "2026-01-01T00:25:00Z"
 
 
-def test_a_page_outlives_three_runs_that_do_not_come(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    before(world, receiver, tmp_path, 2)
+def test_a_page_outlives_three_runs_that_do_not_come(receiver: Receiver, tmp_path: Path) -> None:
+    before(receiver, tmp_path, 2)
     (alert,) = receiver.alerts.values()
     assert alert["endsAt"] == "2026-01-01T00:25:00Z"  # the window ended at 00:05
 
 
-def test_a_late_run_judges_what_it_missed_and_pages_for_the_newest_only(
-    world: World, receiver: Receiver, tmp_path: Path
-) -> None:
-    job, _ = before(world, receiver, tmp_path, 1)
+def test_a_late_run_judges_what_it_missed_and_pages_for_the_newest_only(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
     report = job.run(5, at=None)
     assert report["caught_up"] == ["2026-01-01T00:15:00Z", "2026-01-01T00:20:00Z"]
     assert receiver.alerts == {}
 
 
-def test_a_window_older_than_the_horizon_pages_no_one(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    job, _ = before(world, receiver, tmp_path, 1)
+def test_a_window_older_than_the_horizon_pages_no_one(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
     assert job.run(1, late=3700)["alerts"]
     assert receiver.alerts == {}
 
 
-def test_a_clock_set_back_scores_the_past_and_moves_no_alert(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    job, held = before(world, receiver, tmp_path, 3)
+def test_a_clock_set_back_scores_the_past_and_moves_no_alert(receiver: Receiver, tmp_path: Path) -> None:
+    job, held = before(receiver, tmp_path, 3)
     report = job.run(1, at=None)
     assert report["window_end"] == "2026-01-01T00:05:00Z"
     assert receiver.alerts == held
@@ -242,13 +229,13 @@ def test_a_clock_set_back_scores_the_past_and_moves_no_alert(world: World, recei
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("moment", ["2026-03-29", "2026-10-25", "2026-12-31", "2024-02-29"])
 def test_no_window_is_skipped_or_doubled_whatever_the_local_clock_does(
-    world: World, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str, moment: str
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str, moment: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
         first = (pd.Timestamp(f"{moment}T23:50:00Z").value - end(0)) // 300_000_000_000
-        job = Job(world.frozen, tmp_path, receiver)
+        job = Job(frozen(), tmp_path, receiver)
         seen = [job.run(first + step, at=None)["window_end"] for step in range(4)]
     finally:
         monkeypatch.undo()
@@ -256,8 +243,8 @@ def test_no_window_is_skipped_or_doubled_whatever_the_local_clock_does(
     assert pd.DatetimeIndex(seen).diff()[1:].unique().tolist() == [pd.Timedelta("5min")]
 
 
-def test_a_second_run_at_the_same_time_does_nothing(world: World, receiver: Receiver, tmp_path: Path) -> None:
-    job, _ = before(world, receiver, tmp_path, 1)
+def test_a_second_run_at_the_same_time_does_nothing(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
     with locked(tmp_path):
 
         def work() -> None:
@@ -273,9 +260,9 @@ def test_a_second_run_at_the_same_time_does_nothing(world: World, receiver: Rece
 
 @pytest.mark.reliability
 @pytest.mark.timeout(3600)
-def test_a_week_of_runs_grows_nothing(world: World, receiver: Receiver, tmp_path: Path) -> None:
+def test_a_week_of_runs_grows_nothing(receiver: Receiver, tmp_path: Path) -> None:
     receiver.alerts.clear()
-    job = Job(world.frozen, tmp_path, receiver)
+    job = Job(frozen(), tmp_path, receiver)
     story = [1.5 if number % 97 in (5, 6) else 0.1 for number in range(2016)]
     seen = []
     for number in range(2016):
