@@ -250,13 +250,18 @@ class _Node:
     def slots(self, server: str) -> tuple[float, int]:
         """Most requests ever in flight over a server's connections, and how many connections there are."""
         most: dict[tuple[str, str], float] = {}
-        for row in self.rows(rf"{_NFS}transport_maximum_rpc_slots", mountaddr=server):
+        for row in self.rows(rf"{_NFS}transport_maximum_rpc_slots", **_at(server)):
             values = self.panel.values[row]
             if not np.isnan(values).all():
                 key = (self.labels[row].get("transport", ""), self.labels[row].get("protocol", ""))
                 # mounts of one server share its connections, and each shows the same numbers
                 most[key] = max(most.get(key, 0.0), float(np.nanmax(values)))
         return (sum(most.values()) if most else np.nan), len(most)
+
+
+def _at(server: str) -> dict[str, str]:
+    """The label that names a server; node_exporter before 1.0 has none."""
+    return {"mountaddr": server} if server else {}
 
 
 def _mean(values: Array, weight: Array) -> float:
@@ -326,8 +331,8 @@ def _spell(node: _Node, kind: str, rows: list[int], rate: Array, part: slice) ->
     weight = rate[part]
     server = max(node.servers, key=lambda place: float(np.nansum(node.servers[place][part])), default="")
     slots, connections = node.slots(server)
-    backlog = _total(node, rf"{_NFS}transport_backlog_queue_total", part, mountaddr=server)
-    sends = _total(node, rf"{_NFS}transport_sends_total", part, mountaddr=server)
+    backlog = _total(node, rf"{_NFS}transport_backlog_queue_total", part, **_at(server))
+    sends = _total(node, rf"{_NFS}transport_sends_total", part, **_at(server))
     link_rate, link_speed = node.link(kind, part, weight)
     times = node.panel.times
     return Spell(

@@ -182,7 +182,7 @@ def _trend(events: Rows) -> dict[str, Any]:
     held = _column(events, "node_bytes_per_second") / expected(events)
     pick = np.random.default_rng(0).permutation(len(held))[:600]
     slope = stats.theilslopes(held[pick], times[pick])
-    p = float(stats.kendalltau(times, held).pvalue)
+    p = float(np.nan_to_num(stats.kendalltau(times, held).pvalue, nan=1.0))  # nan: all are alike
     out["percent_a_week"] = 100 * float(slope.slope)
     out["interval"] = [100 * float(slope.low_slope), 100 * float(slope.high_slope)]
     out["p"] = p

@@ -103,6 +103,16 @@ def test_mounts_of_one_server_share_its_connections() -> None:
     assert (spell.slots_seen, spell.connections) == (128.0, 2)
 
 
+def test_an_old_exporter_that_names_no_server_still_tells_its_slots() -> None:
+    rows = {
+        WRITTEN: counter(during(1e9)),
+        f'{NFS}operations_response_time_seconds_total{{export="nfs:/c",operation="WRITE"}}': counter(during(100)),
+        f'{NFS}transport_maximum_rpc_slots{{export="nfs:/c",protocol="tcp"}}': [64.0] * CELLS,
+    }
+    (spell,) = seen(rows).spells
+    assert (spell.in_flight, spell.slots_seen, spell.connections) == (pytest.approx(100), 64.0, 1)
+
+
 def test_a_bond_and_its_ports_are_not_added_up() -> None:
     sent = {f'node_network_transmit_bytes_total{{device="{name}"}}': counter(during(1e9)) for name in ("bond0", "eth0")}
     sent['node_network_transmit_bytes_total{device="lo"}'] = counter(during(9e9))

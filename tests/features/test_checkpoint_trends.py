@@ -79,6 +79,11 @@ def test_a_week_of_larger_jobs_is_no_trend() -> None:
     assert abs(trend["percent_a_week"]) < 0.5
 
 
+def test_events_that_are_all_alike_have_no_trend() -> None:
+    _, trend = weeks([sized(8, 1e9, k) for k in range(28)])
+    assert (trend["percent_a_week"], trend["p"]) == (0.0, 1.0)
+
+
 def test_few_events_tell_no_trend() -> None:
     _, trend = weeks([sized(8, 1e9, k) for k in range(7)])
     assert trend["p"] is None
