@@ -47,11 +47,15 @@ COLUMNS = tuple(names.column("presence", what) for what in WHAT)
 
 
 class Roster(NamedTuple):
-    """The GPUs of one node that anyone has ever seen: UUIDs, PCI addresses, times of the first sample [ns]."""
+    """The GPUs of one node that anyone has ever seen: UUIDs, PCI addresses, times of the first sample [ns].
+
+    A node that only logs and never had a metric sends none: nothing of it can be missing.
+    """
 
     gpus: tuple[str, ...] = ()
     pci: tuple[str, ...] = ()
     first: tuple[int, ...] = ()
+    sends: bool = True
 
 
 class _Span(NamedTuple):
@@ -74,11 +78,17 @@ class _Sight(NamedTuple):
     metric_of: NDArray[np.int64]  # [S]
 
 
-def roster(gpus: pd.DataFrame, node: str) -> Roster:
-    """The node's rows of `GPUS`; only when each was first seen is used, as the last time lies in the future."""
+def roster(gpus: pd.DataFrame, node: str, *, sends: bool = True) -> Roster:
+    """The node's rows of `GPUS`; only when each was first seen is used, as the last time lies in the future.
+
+    Parameters
+    ----------
+    sends
+        Whether metrics of the node are known; one with a GPU has them in any case.
+    """
     mine = gpus[gpus["node"] == node].sort_values("gpu")
     first = as_ns(mine["first"]) if len(mine) else np.empty(0, dtype=np.int64)
-    return Roster(tuple(mine["gpu"]), tuple(mine["pci"]), tuple(first.tolist()))
+    return Roster(tuple(mine["gpu"]), tuple(mine["pci"]), tuple(first.tolist()), sends or len(mine) > 0)
 
 
 def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, known: Roster) -> NDArray[np.float32]:
@@ -89,6 +99,8 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
     raw
         Values as exported; it should reach back a window and ``staleness`` before the first end.
     """
+    if not known.sends:
+        return np.zeros((len(ends_ns), len(WHAT)), dtype=np.float32)
     step = step_of(raw.times)
     ids = sorted({series.gpu for series in raw.series if series.gpu} | set(known.gpus))
     sight = _look(raw, ids)

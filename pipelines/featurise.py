@@ -139,7 +139,7 @@ def _pieces(store: Store, settings: FeatureSettings, start_ns: int, end_ns: int)
     days = range(int(ends[0] - 1) // DAY_NS, int(ends[-1] - 1) // DAY_NS + 1)
     out = []
     for node in store.nodes():
-        known = presence.roster(gpus, node)
+        known = presence.roster(gpus, node, sends=bool(store.days(node)))
         folder = store.cache_dir / "rows" / node_folder(node)
         back = range(-(-matrix.reach(settings) // DAY_NS), -1, -1)
         digests = {day: _content(store, node, day) for day in range(days[0] - back[0], days[-1] + 1)}
@@ -309,7 +309,7 @@ def live_matrix(
     gpus
         Frame of `GPUS` as history knows it; without it a GPU is known once the panel has seen it.
     nodes
-        More nodes that should be there: one without a panel is down.
+        More nodes that should be there: one without a panel is down, unless logs are all it is known by.
     heard
         Nodes that have ever logged anything.
     """
@@ -319,7 +319,8 @@ def live_matrix(
     found = []
     for node in sorted({*panels, *nodes}):
         raw = panels.get(node, Panel(node, np.empty(0, dtype=np.int64), (), np.empty((0, 0))))
-        found.append(matrix.node_rows(raw, ends, settings, presence.roster(known, node), step_ns=step_ns))
+        roster = presence.roster(known, node, sends=node in panels or node not in heard)
+        found.append(matrix.node_rows(raw, ends, settings, roster, step_ns=step_ns))
     asked = windows.at(sorted({*panels, *nodes}), ends, settings.window)
     told = None
     if templates is not None:

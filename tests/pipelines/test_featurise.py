@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from features import log_columns, matrix, windows
+from features import log_columns, matrix, presence, windows
 from features.masking import lines_table
 from features.tables import InputError, Matrix, Panel, to_time
 from features.templates import Templates
 from pipelines import featurise
 from pipelines.config import Config
-from pipelines.store import Store
+from pipelines.store import Store, frame_bytes
 from tests import small_cluster as made
 
 CONFIG = Config()
@@ -189,3 +189,30 @@ def test_a_node_that_should_be_there_and_sends_nothing_is_down() -> None:
         {"n1": made.panel("n1")}, made.logs(), PAST, [end], CONFIG, step_ns=made.STEP, nodes=["n1", "gone"]
     )
     assert got.X["presence.node_down__value"].droplevel("end").to_dict() == {"gone": 1.0, "n1": 0.0}
+
+
+def test_a_node_that_only_ever_logged_is_not_down(tmp_path: Path, templates: Templates) -> None:
+    store = made.store(tmp_path / "store")
+    for day in store.days("n1"):
+        store.panel_path("n1", day).unlink()
+    others = made.gpus()[made.gpus()["node"] != "n1"]
+    (store.path / "gpus.parquet").write_bytes(frame_bytes(others))
+    then = featurise.historic_matrix(store, CONFIG, PAST, templates=templates, workers=1)
+    of_n1 = then.X[then.X.index.get_level_values("node") == "n1"]
+    assert presence.status(of_n1).unique().tolist() == ["ok"]
+    panels = {node: made.panel(node) for node in made.NODES if node != "n1"}
+    ends = windows.ends(made.START, made.END, CONFIG.features.window).tolist()[-2:]
+    now = featurise.live_matrix(
+        panels,
+        made.logs(),
+        PAST,
+        ends,
+        CONFIG,
+        step_ns=made.STEP,
+        templates=templates,
+        gpus=others,
+        nodes=made.NODES,
+        heard=made.NODES,
+    )
+    same_time = then.X[then.X.index.get_level_values("end") >= to_time(ends[0])]
+    assert differing(same_time, now.X) == []
