@@ -160,15 +160,28 @@ def _fold(
         return tuple(series), values
     names = sorted(set(targets))
     position = {name: row for row, name in enumerate(names)}
-    total = np.zeros((len(names), values.shape[1]))
-    known = np.zeros(total.shape, dtype=np.int64)
     mean = np.zeros(len(names), dtype=bool)
-    for row, target in enumerate(targets):
-        into = position[target]
-        present = ~np.isnan(values[row])
-        total[into, present] += values[row, present]
-        known[into] += present
-        mean[into] |= not counter[row]
-    total[mean] /= np.maximum(known[mean], 1)
-    total[known == 0] = np.nan
+    into = np.array([position[target] for target in targets], dtype=np.int64)
+    mean[into[~counter]] = True
+    total = _add_up(np.ascontiguousarray(values), into, mean)
     return tuple(names), total
+
+
+@compiled
+def _add_up(values: NDArray[np.float64], into: NDArray[np.int64], mean: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Rows [S, T] added up to rows [N, T], or their means; NaN where all of a row's are."""
+    total = np.zeros((mean.size, values.shape[1]))
+    known = np.zeros(total.shape, np.int64)
+    for row in range(values.shape[0]):
+        for cell in range(values.shape[1]):
+            value = values[row, cell]
+            if not np.isnan(value):
+                total[into[row], cell] += value
+                known[into[row], cell] += 1
+    for row in range(total.shape[0]):
+        for cell in range(total.shape[1]):
+            if known[row, cell] == 0:
+                total[row, cell] = np.nan
+            elif mean[row]:
+                total[row, cell] /= known[row, cell]
+    return total

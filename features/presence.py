@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import meaning, names
+from features.compiling import compiled
 from features.panel import step_of
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import Panel
@@ -116,7 +117,9 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
         met = first < end - tail_ns
         out[row] = (
             *_gone(sight, span, met, first, pci),
-            _frozen(raw, sight, span),
+            _frozen(raw.values, sight.gpu_of, span.start, span.stop)
+            if sight.gpu[:, span.tail : span.stop].any()
+            else 0.0,
             *_gaps(sight, span, met, step),
             *_metrics(sight, span),
         )
@@ -181,19 +184,28 @@ def _replaced(lost: NDArray[np.bool_], there: NDArray[np.bool_], first: NDArray[
     return found
 
 
-def _frozen(raw: Panel, sight: _Sight, span: _Span) -> float:
-    """1 when all the GPUs' values stand still while some of the node's own move."""
-    if not sight.gpu[:, span.tail : span.stop].any():
-        return 0.0
-    values, has = raw.values[:, span.start : span.stop], sight.has[:, span.start : span.stop]
-    full = has.sum(axis=1) >= _LEAST_FROZEN[1]
-    of_gpu, own = full & (sight.gpu_of >= 0), full & (sight.gpu_of == -1)
-    if of_gpu.sum() < _LEAST_FROZEN[0] or not own.any():
-        return 0.0
-    still = np.fmax.reduce(values[of_gpu], axis=1) == np.fmin.reduce(values[of_gpu], axis=1)
-    if not still.all():
-        return 0.0
-    return float((np.fmax.reduce(values[own], axis=1) != np.fmin.reduce(values[own], axis=1)).any())
+@compiled
+def _frozen(values: NDArray[np.float64], gpu_of: NDArray[np.int64], start: int, stop: int) -> float:
+    """1 when all the GPUs' values stand still in the cells ``[start, stop)`` while some of the node's own move."""
+    still_rows, node_moves = 0, False
+    for row in range(values.shape[0]):
+        of_gpu = gpu_of[row] >= 0
+        if gpu_of[row] < -1 or (node_moves and not of_gpu):
+            continue
+        samples, moves, first = 0, False, np.nan
+        for cell in range(start, stop):
+            value = values[row, cell]
+            if not np.isnan(value):
+                samples += 1
+                first = value if samples == 1 else first
+                moves |= value != first
+        if samples < _LEAST_FROZEN[1]:
+            continue
+        if of_gpu and moves:
+            return 0.0
+        still_rows += of_gpu
+        node_moves |= moves
+    return 1.0 if still_rows >= _LEAST_FROZEN[0] and node_moves else 0.0
 
 
 def _gaps(sight: _Sight, span: _Span, met: NDArray[np.bool_], step: int) -> tuple[float, float, float]:
