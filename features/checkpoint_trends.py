@@ -24,6 +24,7 @@ from features.tables import to_ns
 Rows = Sequence[Mapping[str, Any]]
 _EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 4097)  # a bin of the scaling table begins at each
 _SIGNIFICANT = 0.05
+_LEAST = 5  # events of a size that others are held against
 _WEEK_NS = 7 * 86_400_000_000_000
 _MONDAY_NS = 4 * 86_400_000_000_000  # 1970-01-05, the first Monday
 _WEEKLY = (
@@ -49,11 +50,13 @@ def scaling(events: Rows, settings: CheckpointSettings) -> tuple[list[dict[str, 
     """Throughput against the number of nodes, of events of one kind: the table, and what it says of a knee.
 
     The knee is the first size at which a node has less than ``knee_ratio`` of what it has in the smallest events, by
-    more than chance (Mann-Whitney, Holm's correction for the number of sizes).
+    more than chance (Mann-Whitney, Holm's correction for the number of sizes). The smallest size is the first with
+    five events: a single small one may be the remainder of a save that broke off.
     """
     nodes = _column(events, "nodes")
     sizes = np.digitize(nodes, _EDGES)
     groups = [[event for event, at in zip(events, sizes, strict=True) if at == size] for size in sorted(set(sizes))]
+    first = next((at for at, group in enumerate(groups) if len(group) >= _LEAST), 0)
     table = []
     for group in groups:
         rate = _column(group, "node_bytes_per_second")
@@ -69,13 +72,13 @@ def scaling(events: Rows, settings: CheckpointSettings) -> tuple[list[dict[str, 
                 "slots_in_use": _median(_column(group, "slots_in_use")),
                 "response_milliseconds": _median(_column(group, "response_milliseconds")),
                 "duration_seconds": _median(_column(group, "duration_seconds")),
-                "of_smallest": _median(rate) / _median(_column(groups[0], "node_bytes_per_second")),
+                "of_smallest": _median(rate) / _median(_column(groups[first], "node_bytes_per_second")),
                 "p": None,
             }
         )
-    for row, p in zip(table[1:], _holm(groups), strict=True):
+    for row, p in zip(table[first + 1 :], _holm(groups[first:]), strict=True):
         row["p"] = p
-    return table, _knee(table, events, settings)
+    return table, _knee(table[first:], events, settings)
 
 
 def _holm(groups: Sequence[Rows]) -> list[float]:

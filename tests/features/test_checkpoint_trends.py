@@ -35,6 +35,13 @@ def test_the_knee_is_the_first_size_at_which_a_node_has_clearly_less() -> None:
     assert "beyond the 60 nodes seen" in knee["sentence"]
 
 
+def test_one_small_save_that_broke_off_is_no_measure_of_the_others() -> None:
+    table, knee = scaling([sized(1, 0.3e9), *shared(80)], SETTINGS)
+    assert [row["p"] is None for row in table] == [True, True, False, False, False, False]
+    assert table[1]["of_smallest"] == 1.0
+    assert knee["nodes"] == 30
+
+
 def test_without_a_shared_limit_no_knee_is_claimed() -> None:
     even = [sized(nodes, 2e9 * (1 + 0.01 * k)) for k in range(8) for nodes in (2, 4, 12, 30, 60)]
     _, knee = scaling(even, SETTINGS)
