@@ -95,8 +95,8 @@ def score(
         frozen, name = load(model, bundle_dir, tracking_uri or config.tracking.uri)
         settings = frozen.configure(config)
         ends = due(state, source, settings, name, at)
-        rejected = _judge_missing(state, source, frozen, settings, name, ends)
-        report = _report(state, frozen, name, ends, settings) | {"rejected": dict(rejected)}
+        _judge_missing(state, source, frozen, settings, name, ends)
+        report = _report(state, frozen, name, ends, settings)
         report |= {"finished_seconds": time.time(), "duration_seconds": time.monotonic() - began}
         _deliver(state, report, ends[-1], settings, out, where)
     return report
@@ -117,11 +117,11 @@ def due(state: State, source: Source, config: Config, name: str, at: pd.Timestam
 
 def _judge_missing(
     state: State, source: Source, frozen: Frozen, config: Config, name: str, ends: Sequence[int]
-) -> dict[str, int]:
+) -> None:
     """Judge and commit the ends that were not; rows once committed stay as they are."""
     new = [end for end in ends if state.rows(end, name) is None]
     if not new:
-        return {}
+        return
     stride = to_nanoseconds(config.features.window.stride)
     context = [min(new) - stride * back for back in range(verdicts.CONTEXT, 0, -1)]
     remembered = state.memory()
@@ -131,13 +131,13 @@ def _judge_missing(
     if watch is None or moment.watch.upto >= watch.upto:
         moment.watch.trim()
         remembered = moment.watch.to_bytes()
+    facts = {"rejected": dict(moment.rejected), **metrics_of(moment, frozen)}
     for end in new:
         newest_known = state.last()
         alerts = None
         if newest_known is None or end > newest_known:  # a window of the past pages no one
             alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
-        state.commit(end, name, found[end], alerts, remembered)
-    return dict(moment.rejected)
+        state.commit(end, name, found[end], alerts, remembered, facts)
 
 
 def judge(
@@ -202,9 +202,16 @@ def witness(moment: Moment, frozen: Frozen) -> verdicts.Witness:
     return verdicts.Witness(suspect, lines, begun)
 
 
+def metrics_of(moment: Moment, frozen: Frozen) -> dict[str, Any]:
+    """Which metrics of the training no node has any more, and which none had then."""
+    seen = {series.metric.partition("{")[0] for panel in moment.panels.values() for series in panel.series}
+    return {"metrics_missing": sorted(set(frozen.metrics) - seen), "metrics_new": sorted(seen - set(frozen.metrics))}
+
+
 def _report(state: State, frozen: Frozen, name: str, ends: Sequence[int], config: Config) -> dict[str, Any]:
-    rows = state.rows(ends[-1], name) or []
+    rows, facts = state.rows(ends[-1], name) or [], state.facts(ends[-1], name)
     alerts = [one for one in state.alerts().values() if not one.end or one.end >= ends[-1]]
+    suspect = paging.is_fleet_wide(rows, config.scoring)
     return {
         "window_end": paging.text(ends[-1]),
         "model": name,
@@ -213,20 +220,45 @@ def _report(state: State, frozen: Frozen, name: str, ends: Sequence[int], config
         "scores": rows,
         "alerts": [one.report() for one in alerts],
         "caught_up": [paging.text(end) for end in ends[:-1]],
-        "suspect": paging.is_fleet_wide(rows, config.scoring),
-        "drift": drift(frozen, rows),
+        "suspect": suspect,
+        "drift": drift(frozen, rows, facts),
+        "notices": notices(facts, suspect=suspect),
+        "rejected": facts.get("rejected", {}),
     }
 
 
-def drift(frozen: Frozen, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """How this window's scores and columns stand to the training's."""
+def drift(frozen: Frozen, rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> dict[str, float]:
+    """How this window's scores, columns, metrics and lines stand to the training's; shares from 0 to 1."""
     scores = [row["probability"] for row in rows if row["probability"] is not None]
-    out = {"features_missing_ratio": float(np.mean([row["missing_ratio"] for row in rows])) if rows else 0.0}
-    out["unscored_ratio"] = 1 - len(scores) / len(rows) if rows else 0.0
+    metrics, lines = max(1, len(frozen.metrics)), sum(row.get("lines", 0) for row in rows)
+    out = {
+        "features_missing_ratio": float(np.mean([row["missing_ratio"] for row in rows])) if rows else 0.0,
+        "unscored_ratio": 1 - len(scores) / len(rows) if rows else 0.0,
+        "metrics_missing_ratio": len(facts.get("metrics_missing", ())) / metrics,
+        "metrics_new_ratio": len(facts.get("metrics_new", ())) / metrics,
+        "unknown_templates_ratio": sum(row.get("unknown_lines", 0) for row in rows) / lines if lines else 0.0,
+    }
     if scores:
         levels = np.searchsorted(frozen.quantiles, np.asarray(scores)) / (len(frozen.quantiles) - 1)
         out["score_quantile_mean"] = float(np.clip(levels, 0, 1).mean())  # 0.5 where nothing has changed
+        out["score_high_ratio"] = float((levels >= 0.99).mean())  # of training's scores 1 % are as high
     return out
+
+
+def notices(facts: dict[str, Any], *, suspect: bool) -> list[str]:
+    """What an operator should know of this window beside its scores, once for the cluster."""
+    found = []
+    for key, what in (
+        ("metrics_missing", "of the training are on no node any more (an exporter's upgrade?)"),
+        ("metrics_new", "were on no node in training, and are not looked at"),
+    ):
+        if some := facts.get(key, []):
+            found.append(
+                f"{len(some)} metrics {what}: {', '.join(some[:5])}{', ...' if len(some) > 5 else ''}; train again"
+            )
+    if suspect:
+        found.append("too much of the fleet is over the threshold at once: the model is suspect, and no node pages")
+    return found
 
 
 def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out: Path, where: Outlets) -> None:

@@ -32,6 +32,9 @@ create table if not exists scores (
 create table if not exists windows (window_end integer, model text, primary key (window_end, model)) without rowid;
 create table if not exists alerts (node text primary key, alert text, state text) without rowid;
 create table if not exists receipts (alert text, said text, primary key (alert, said)) without rowid;
+create table if not exists facts (
+    window_end integer, model text, said text, primary key (window_end, model)
+) without rowid;
 create table if not exists memory (id integer primary key check (id = 1), content blob);
 create table if not exists silences (node text primary key, until integer, why text) without rowid;
 """
@@ -131,6 +134,7 @@ class State:
         rows: Sequence[Mapping[str, Any]],
         alerts: Mapping[str, Alert] | None,
         memory: bytes | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep a window's rows, the alerts after it (None: a window of the past moves none), and what was seen."""
         with self._transaction():
@@ -145,10 +149,18 @@ class State:
             if alerts is not None:
                 told = [(node, one.alert, json.dumps(asdict(one))) for node, one in alerts.items()]
                 self._db.executemany("insert or replace into alerts values (?, ?, ?)", told)
+            said = json.dumps(facts or {}, sort_keys=True)
+            self._db.execute("insert or replace into facts values (?, ?, ?)", (end_ns, model, said))
             if memory is not None:
                 self._db.execute("insert or replace into memory values (1, ?)", (memory,))
-            for table in ("scores", "windows"):
+            for table in ("scores", "windows", "facts"):
                 self._db.execute(f"delete from {table} where window_end < ?", (end_ns - _KEPT_NS,))  # noqa: S608  # a name of ours
+
+    def facts(self, end_ns: int, model: str) -> dict[str, Any]:
+        """What was noted of a window as a whole."""
+        query = "select said from facts where (window_end, model) = (?, ?)"
+        found = self._db.execute(query, (end_ns, model)).fetchone()
+        return {} if found is None else dict(json.loads(found[0]))
 
     def memory(self) -> bytes | None:
         """What earlier runs had seen, as `pipelines.watch` writes it."""

@@ -25,6 +25,8 @@ from pipelines.frozen import Frozen, Usual
 CONTEXT = LOOK_BACK - 1  # windows before the judged one that its score depends on
 _SILENT = names.column("presence", "silent_seconds")
 _DOWN = names.column("presence", "node_down")
+_BLIND = (names.column("presence", "exporter_down"), names.column("presence", "frozen"))
+_LINES, _UNKNOWN = names.column("logs", "lines"), names.column("logs", "unknown")
 _STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
 _RULE = "a failure has begun: a hardware XID or a lost GPU in the last minutes"
 
@@ -90,11 +92,14 @@ def _row(frozen: Frozen, judged: _Judged, row: int, missing: float, settings: Sc
     node = str(X.index[row][0])
     silent = _value(X, row, _SILENT)
     down = _value(X, row, _DOWN) > 0 or bool(X.iloc[row].isna().all())
-    stale = silent > settings.stale_after.total_seconds() or missing > settings.missing_share
+    blind = any(_value(X, row, column) > 0 for column in _BLIND)  # nothing is heard of the GPUs, or nothing moves
+    stale = blind or silent > settings.stale_after.total_seconds() or missing > settings.missing_share
     status = "down" if down else "stale" if stale else "ok"
     probability = float(judged.probability[row])
     # too little is known for the model; what the rule saw stands
     known = (missing <= settings.missing_share or bool(judged.began[row])) and math.isfinite(probability)
+    # of a node that is not heard of, an alarm stands; that it is calm nobody can say
+    known = known and (probability > frozen.threshold or not (stale or down))
     return {
         "node": node,
         "score": probability / frozen.threshold if known else None,
@@ -104,8 +109,15 @@ def _row(frozen: Frozen, judged: _Judged, row: int, missing: float, settings: Sc
         "suspect_gpu": "",
         "status": status,
         "missing_ratio": missing,
+        "lines": _count(X, row, _LINES),
+        "unknown_lines": _count(X, row, _UNKNOWN),
         "reasons": [],
     }
+
+
+def _count(X: pd.DataFrame, row: int, column: str) -> int:
+    """A count that the matrix holds as log(1 + n); 0 where it holds none."""
+    return round(math.expm1(max(0.0, value))) if math.isfinite(value := _value(X, row, column)) else 0
 
 
 def _value(X: pd.DataFrame, row: int, column: str) -> float:

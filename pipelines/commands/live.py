@@ -87,6 +87,9 @@ def describe_scores(report: dict[str, object]) -> str:
     for item in worst:
         if item["alarm"]:
             lines += [f"{item['node']}: {reason['text']}" for reason in item["reasons"]]
+    notices = report["notices"]
+    assert isinstance(notices, list)  # noqa: S101  # as above
+    lines += notices
     return "\n".join(lines)
 
 

@@ -83,6 +83,8 @@ class Receiver:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if len(body) < int(self.headers["Content-Length"]):
+                    return  # its sender was killed
                 if receiver.status < 300:
                     receiver.take(self.path, body)
                 self.send_response(receiver.status)
@@ -125,7 +127,7 @@ class Job:
     def put_in(self, story: Sequence[float]) -> Iterator[None]:
         def take(_source: Source, _frozen: Frozen, _config: Config, ends: Sequence[int], *_: object) -> Any:
             watch = Watch(watch_key(SOURCE, self.frozen), 30_000_000_000, FIRST, max(ends), GPUS.empty())
-            return SimpleNamespace(watch=watch, rejected=Counter())
+            return SimpleNamespace(watch=watch, rejected=Counter(), panels={})
 
         def judge(*arguments: Any) -> dict[int, list[dict[str, Any]]]:
             ends, begin = arguments[3], arguments[4]
@@ -159,7 +161,7 @@ class Job:
         return {"files": files, "tables": tables, "alerts": self.receiver.alerts}
 
 
-TABLES = ("scores", "windows", "alerts", "receipts", "silences", "memory")
+TABLES = ("scores", "windows", "alerts", "receipts", "silences", "memory", "facts")
 
 
 class Points:

@@ -1,48 +1,61 @@
-"""Reasons are sentences: which failure has begun and what to do, which log lines are odd and why."""
+"""What is said of a node that is not heard of, or not fully."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from features.log_columns import Telling
-from features.settings import LabelSettings
-from models import rules
 from pipelines import verdicts
-from pipelines.frozen import Usual
+from pipelines.config import ScoringSettings
 
-RULE: dict[str, Any] = {"feature": rules.REASON, "text": "a failure has begun"}
-
-
-def named(code: int | None) -> str:
-    reasons = [dict(RULE)]
-    verdicts._name_failure(reasons, code, LabelSettings())
-    return str(reasons[0]["text"])
+FROZEN: Any = SimpleNamespace(threshold=0.5)
+NAN = float("nan")
 
 
-def test_a_failure_that_has_begun_is_named_with_its_recommended_action() -> None:
-    assert named(79).startswith("a failure has begun: XID 79 (")
-    assert named(79).endswith("; recommended action: RESTART_BM")
+def said(probability: float = 0.1, missing: float = 0.0, began: float = 0, **columns: float) -> dict[str, Any]:
+    """The row of one node; columns by their short names."""
+    names = {name.replace("__", ".", 1) + "__value": [value] for name, value in columns.items()}
+    index = pd.MultiIndex.from_arrays([["n1"], pd.DatetimeIndex(["2026-01-01T00:20:00Z"])])
+    X = pd.DataFrame(names or {"m__mean": [1.0]}, index=index)
+    judged = verdicts._Judged(X, np.array([0]), np.array([probability]), np.array([began > 0]))
+    return verdicts._row(FROZEN, judged, 0, missing, ScoringSettings())
 
 
-def test_a_lost_gpu_without_a_code_stays_what_it_is() -> None:
-    assert named(None) == "a failure has begun"
+def test_a_node_that_is_heard_of_is_ok_and_has_a_score() -> None:
+    row = said(presence__silent_seconds=30)
+    assert (row["status"], row["score"], row["alarm"]) == ("ok", 0.2, False)
 
 
-def test_an_odd_log_line_is_cited_with_its_template() -> None:
-    said = verdicts._cite(Telling("a <*>", "a 7", 3, 2.5, "burst"))
-    assert said["text"] == "log line 3 times, heard far more often than in quiet time: a 7"
-    assert (said["template"], said["value"], said["effect"]) == ("a <*>", 3.0, 2.5)
+@pytest.mark.parametrize(
+    ("column", "value", "status"),
+    [
+        ("presence__silent_seconds", 700, "stale"),  # no scrape for longer than stale_after
+        ("presence__exporter_down", 1, "stale"),  # the GPUs' exporter is gone and the node is there
+        ("presence__frozen", 1, "stale"),  # every GPU value stands still while the node's move
+        ("presence__node_down", 1, "down"),
+    ],
+)
+def test_a_node_that_is_not_heard_of_is_never_healthy(column: str, value: float, status: str) -> None:
+    row = said(**{column: value})
+    assert (row["status"], row["score"]) == (status, None)
 
 
-def test_a_very_long_log_line_is_cut() -> None:
-    assert len(verdicts._cite(Telling("", "x" * 100_000, 1, 2.5, "unknown"))["text"]) < 400
+def test_an_alarm_of_a_node_that_fell_silent_stands() -> None:
+    assert said(0.9, presence__silent_seconds=700)["alarm"]
 
 
-def test_a_value_stands_beside_its_peers_and_its_own_usual() -> None:
-    end = pd.Timestamp("2026-01-01T10:00Z")
-    index = pd.MultiIndex.from_tuples([("n1", end), ("n2", end), ("n3", end)], names=["node", "end"])
-    X = pd.DataFrame({"up__maximum": np.array([5.0, 1.0, 3.0], dtype=np.float32)}, index=index)
-    said = verdicts.reason(Usual.of(X), X, 0, "up__maximum", 1.0)
-    assert (said["value"], said["peers"], said["usual"]) == (5.0, 2.0, 5.0)
-    assert said["text"] == "up (maximum) is 5; its peers' 2, its own usual 5"
+def test_with_too_many_columns_missing_there_is_no_score() -> None:
+    row = said(0.9, missing=0.5)
+    assert (row["status"], row["score"], row["alarm"]) == ("stale", None, False)
+
+
+def test_a_failure_that_began_is_told_however_much_is_missing() -> None:
+    assert said(1.0, missing=0.5, began=1)["alarm"]
+
+
+def test_lines_are_counted_as_lines() -> None:
+    row = said(logs__lines=float(np.log1p(41)), logs__unknown=float(np.log1p(7)))
+    assert (row["lines"], row["unknown_lines"]) == (41, 7)
+    assert said(logs__lines=NAN)["lines"] == 0

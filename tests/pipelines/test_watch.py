@@ -1,0 +1,116 @@
+"""What was known by a window's end: no event is told before it could be."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from features.settings import LabelSettings
+from features.tables import EVENTS, GPUS, LOGS, Panel, Series, conform, to_ns, to_time
+from pipelines.watch import Evidence, Hindsight, Watch
+from tests import small_cluster
+
+STEP = small_cluster.STEP
+START, END = small_cluster.START, small_cluster.END
+STRIDE = 300_000_000_000
+
+
+def watch(lines: pd.DataFrame | None = None, pieces: int = 1, **gauges: float) -> Watch:
+    """A watch of the small cluster, read in pieces; a gauge is the time from which it shows 79."""
+    made = Watch("key", STEP, START, START, small_cluster.gpus())
+    bounds = np.linspace(0, len(small_cluster.TIMES), pieces + 1).astype(int)
+    panels = {node: small_cluster.panel(node) for node in small_cluster.NODES}
+    for node, since in gauges.items():
+        row = panels[node].series.index(Series("DCGM_FI_DEV_XID_ERRORS", f"GPU-{node}a"))
+        panels[node].values[row, panels[node].times >= since] = 79.0
+    told = LOGS.empty() if lines is None else lines
+    for low, high in pairwise(bounds.tolist()):
+        start, end = START + int(low) * STEP, START + int(high) * STEP
+        cut = {n: Panel(n, p.times[low:high], p.series, p.values[:, low:high]) for n, p in panels.items()}
+        inside = (told["time"] >= to_time(start)) & (told["time"] < to_time(end))
+        made.add(Evidence(cut, {}, told[inside].reset_index(drop=True), start, end), small_cluster.NODES)
+    return made
+
+
+def at(text: str) -> int:
+    return START + small_cluster.at(text) * STEP
+
+
+def xid_line(text: str) -> pd.DataFrame:
+    row = {
+        "node": "n1", "time": to_time(at(text)), "source": "kernel", "severity": "err", "kernel": True, "count": 1,
+        "message": "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.",
+    }  # fmt: skip
+    return conform(pd.DataFrame([row]), LOGS)
+
+
+def of(events: pd.DataFrame, node: str, origin: str) -> int:
+    return int(((events["node"] == node) & (events["origin"] == origin)).sum())
+
+
+def test_a_lost_gpu_is_known_ten_minutes_on_and_no_earlier() -> None:
+    seen = watch()
+    assert of(seen.events(at("00:39")), "n3", "absence") == 0
+    assert of(seen.events(at("00:41")), "n3", "absence") == 1
+
+
+def test_a_line_is_known_once_it_is_written() -> None:
+    seen = watch(xid_line("00:20"))
+    assert of(seen.events(at("00:20")), "n1", "kernel") == 0
+    assert len(seen.events(at("00:21")).query("node == 'n1'")) == 1
+
+
+def test_a_gauge_that_changes_is_an_event_once() -> None:
+    seen = watch(n1=at("00:20"))
+    assert of(seen.events(at("00:20")), "n1", "gauge") == 0
+    assert of(seen.events(at("01:20")), "n1", "gauge") == 1
+
+
+def test_read_in_pieces_is_read_at_once() -> None:
+    whole, parts = watch(xid_line("00:20"), n4=at("00:31")), watch(xid_line("00:20"), pieces=7, n4=at("00:31"))
+    for end in range(at("23:00"), END, 2 * STRIDE):
+        pd.testing.assert_frame_equal(parts.events(end), whole.events(end))
+
+
+def test_asked_with_rising_ends_it_says_what_it_says_afresh() -> None:
+    rising = watch()
+    for end in range(at("23:00"), END + 1, STRIDE):
+        told = rising.events(end)
+        if end % (6 * STRIDE) == 0:
+            pd.testing.assert_frame_equal(told, watch().events(end))
+
+
+def test_what_is_kept_is_what_was_seen() -> None:
+    seen = watch(xid_line("00:20"), n4=at("00:31"))
+    kept = Watch.from_bytes(seen.to_bytes(), "key")
+    assert kept is not None
+    for end in (at("00:21"), at("00:45"), END):
+        pd.testing.assert_frame_equal(kept.events(end), seen.events(end))
+    assert (kept.since, kept.upto, kept.heard) == (seen.since, seen.upto, seen.heard)
+
+
+def test_what_was_kept_under_other_settings_is_not_used() -> None:
+    assert Watch.from_bytes(watch().to_bytes(), "other") is None
+
+
+def test_a_week_on_nothing_of_it_is_held() -> None:
+    seen = watch(xid_line("00:20"))
+    seen.upto += 9 * 86_400_000_000_000
+    seen.trim()
+    assert seen.told.empty
+    assert all(len(sight.times) == 0 for sight in seen.sights.values())
+
+
+def test_a_failure_begins_once_for_each_node() -> None:
+    seen = watch(xid_line("00:21"))
+    past = Hindsight(seen, LabelSettings(), None, None)
+    ends = list(range(to_ns("2026-01-02T00:00:00Z"), END + 1, STRIDE))
+    windows = pd.DataFrame([(node, to_time(end)) for end in ends for node in ("n1", "n3")], columns=["node", "end"])
+    began = windows[past.began(windows, STRIDE)]
+    told = [f"{node} {end:%H:%M}" for node, end in zip(began["node"], began["end"], strict=True)]
+    assert told == ["n1 00:25", "n3 00:40"]
+
+
+def test_a_watch_that_saw_nothing_knows_nothing() -> None:
+    seen = Watch("key", STEP, START, START, GPUS.empty())
+    assert seen.events(END).equals(EVENTS.empty())
