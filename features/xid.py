@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from features import catalogue
@@ -52,6 +53,7 @@ _TARGET = (
 # What an export calls the stream when it does not name the program that wrote the line
 SILENT_SOURCES = frozenset({"", "syslog", "messages", "journal", "journald", "file", "docker_logs", "varlogs", "stdin"})
 MOST_DETAIL = 400  # characters of a line that an event keeps; the driver's own are shorter
+_PIECE = 50_000  # lines decoded at once
 LOST_LINES_GAP = pd.Timedelta(seconds=1)  # the three lines of a loss come within a second
 
 __all__ = ["Line", "decode", "fold", "from_gauge", "is_target_line", "pci", "place", "read_line", "recovery_action"]
@@ -128,19 +130,37 @@ def decode(logs: pd.DataFrame, gpus: pd.DataFrame, counts: Counter[str] | None =
     lines = logs[is_target_line(logs["message"])] if len(logs) else logs
     if lines.empty:
         return EVENTS.empty()
-    read = {text: read_line(text) for text in lines["message"].unique()}
-    believed = lines["kernel"] | lines["source"].isin(SILENT_SOURCES)
-    for text, number in zip(lines.loc[~believed, "message"], lines.loc[~believed, "count"], strict=True):
-        counts["quoted by a program"] += int(number) if isinstance(read[text], Line) else 0
-    lines = lines[believed]
-    for text, number in zip(lines["message"], lines["count"], strict=True):
-        if isinstance(reason := read[text], str):
-            counts[reason] += int(number)
-    rows = [*_rows(lines, read), *_three_lines(lines)]
-    if not rows:
+    # A flood of a million lines is folded piece by piece, so that only its few events are held
+    pieces = [_decoded(lines.iloc[first : first + _PIECE], counts) for first in range(0, len(lines), _PIECE)]
+    believed = lines[lines["kernel"] | lines["source"].isin(SILENT_SOURCES)]
+    if lost := list(_three_lines(believed)):
+        pieces.append(conform(pd.DataFrame(lost), EVENTS))
+    pieces = [piece for piece in pieces if len(piece)]
+    if not pieces:
         return EVENTS.empty()
-    events = conform(pd.DataFrame(rows), EVENTS)
-    return fold(place(events, gpus, _places(lines)))
+    return fold(place(pd.concat(pieces, ignore_index=True), gpus, _places(believed)))
+
+
+def _decoded(lines: pd.DataFrame, counts: Counter[str]) -> pd.DataFrame:
+    """Events of lines that may each hold one, not yet placed."""
+    read = {text: read_line(text) for text in lines["message"].unique()}
+    believed = (lines["kernel"] | lines["source"].isin(SILENT_SOURCES)).to_numpy()
+    found = [read[text] for text in lines["message"]]
+    is_line = np.array([isinstance(line, Line) for line in found], dtype=bool)
+    number = lines["count"].to_numpy()
+    counts["quoted by a program"] += int(number[is_line & ~believed].sum())
+    for index in np.flatnonzero(believed & ~is_line).tolist():
+        if isinstance(reason := found[index], str):
+            counts[reason] += int(number[index])
+    kept = lines[is_line & believed]
+    if kept.empty:
+        return EVENTS.empty()
+    told = [line for line, good in zip(found, (is_line & believed).tolist(), strict=True) if good]
+    columns = dict(zip(Line._fields, zip(*told, strict=True), strict=True))
+    frame = pd.DataFrame({name: list(values) for name, values in columns.items()})
+    for name in ("node", "time", "count"):
+        frame[name] = kept[name].to_numpy() if name != "time" else kept[name].array
+    return fold(conform(frame.assign(last=frame["time"], origin="log"), EVENTS))
 
 
 def recovery_action(detail: str) -> str:
@@ -194,14 +214,6 @@ def _severity(text: str) -> str:
 def _link(text: str) -> int | None:
     found = _LINK.search(text)
     return int(found[1]) if found and int(found[1]) >= 0 else None
-
-
-def _rows(lines: pd.DataFrame, read: dict[str, Line | str | None]) -> Iterator[dict[str, Any]]:
-    columns = (lines[name] for name in ("node", "time", "message", "count"))
-    for node, time, message, count in zip(*columns, strict=True):
-        line = read[message]
-        if isinstance(line, Line):
-            yield {"node": node, "time": time, "last": time, "count": count, "origin": "log"} | line._asdict()
 
 
 def _three_lines(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -103,32 +103,30 @@ class Staged:
     def spill(self) -> None:
         """Write what is held to parts."""
         if self._samples:
-            batches = {key: _samples_batch(chunks) for key, chunks in sorted(self._samples.items())}
-            self._write("samples", _PARTS, batches)
+            keys = sorted(self._samples)
+            # one node's day at a time, each let go before the next: the joined arrays would double what is held
+            self._write("samples", _PARTS, ((key, _samples_batch(self._samples.pop(key))) for key in keys))
         if self._lines:
             frame = pd.concat(self._lines, ignore_index=True)
             days = frame["time"].astype("int64") // DAY_NS
             whole = pa.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
             groups = frame.groupby([frame["node"], days], sort=True)
-            lines = {
-                # joined frames hold their text in pieces, and a batch must be one
-                (str(node), int(str(day))): pa.Table.from_pandas(part, schema=whole, preserve_index=False)
-                .combine_chunks()
-                .to_batches()[0]
-                for (node, day), part in groups
-            }
+            # joined frames hold their text in pieces, and a batch must be one
+            lines = (((str(node), int(str(day))), _one_batch(part, whole)) for (node, day), part in groups)
             self._write("logs", whole, lines)
         self._samples.clear()
         self._lines.clear()
         self._held = 0
 
-    def _write(self, kind: str, schema: Any, batches: dict[Key, Any]) -> None:
+    def _write(self, kind: str, schema: Any, batches: Iterable[tuple[Key, Any]]) -> None:
         name = f"{kind}-{len(self._parts):05d}.arrow"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
+        keys = []
         with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
-            for batch in batches.values():
+            for key, batch in batches:
                 writer.write_batch(batch.replace_schema_metadata(None))
-        self._parts.append({"file": name, "kind": kind, "keys": list(batches)})
+                keys.append(key)
+        self._parts.append({"file": name, "kind": kind, "keys": keys})
 
     def finish(self, record: dict[str, Any]) -> None:
         """Write the rest and say that the input is whole; ``record`` is what the store remembers of it."""
@@ -143,6 +141,10 @@ class Staged:
             "first_codes": [[*key, *found] for key, found in sorted(self._first_codes.items())],
         }
         replace_file(self.folder / "done.json", json.dumps(said).encode())
+
+
+def _one_batch(frame: pd.DataFrame, schema: Any) -> Any:
+    return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).combine_chunks().to_batches()[0]
 
 
 def _samples_batch(chunks: list[Buffered]) -> Any:
