@@ -171,11 +171,13 @@ class _Node:
         self._panels = panels
         self._found: dict[tuple[object, ...], list[int]] = {}
         counts = np.array([name.endswith("_total") for name in self.names], dtype=bool)
-        lookback = max(1, to_nanoseconds(panels.staleness) // step_of(panel.times))
+        self.lookback = max(1, to_nanoseconds(panels.staleness) // step_of(panel.times))
         self.gained = np.full(panel.values.shape, np.nan)
         self.restarted = np.zeros(panel.values.shape, dtype=bool)
         if counts.any():
-            self.gained[counts], self.restarted[counts] = gains(panel.values[counts], lookback, panels.glitch_ratio)
+            self.gained[counts], self.restarted[counts] = gains(
+                panel.values[counts], self.lookback, panels.glitch_ratio
+            )
 
     def rows(self, pattern: str, **labels: str) -> list[int]:
         """Rows of the series of a metric with these labels."""
@@ -299,8 +301,9 @@ def look(panel: Panel, settings: CheckpointSettings, panels: PanelSettings, star
             rate[rate < 0] = np.nan
         seen = max(seen, int((~np.isnan(rate) & inside).sum()))
         active = (np.nan_to_num(rate) >= settings.member_share * per_node(settings, kind)) & inside
-        if kind == LOAD:
-            active &= ~(node.use[0] >= settings.idle_percent)
+        if kind == LOAD and node.use[1]:
+            # GPUs whose scrape is lost do what they did before; reads of training are no load
+            active &= _carried(node.use[0], node.lookback) < settings.idle_percent
         spells += [_spell(node, kind, rows, rate, part) for part in _runs(active)]
         quiet[kind] = _quiet(node, kind, inside & ~active)
     return Sight(panel.node, start, spells, source, frozenset(_told(node)), quiet, seen)
@@ -319,6 +322,14 @@ def _told(node: _Node) -> Iterator[str]:
     yield from (what for what, pattern in measures.items() if node.rows(pattern))
     if node.use[1]:
         yield "use"
+
+
+def _carried(values: Array, cells: int) -> Array:
+    """Each unknown cell as the last known one, at most so many cells before it."""
+    place = np.where(np.isnan(values), -1, np.arange(len(values)))
+    last = np.maximum.accumulate(place)
+    near = (last >= 0) & (np.arange(len(values)) - last <= cells)
+    return np.where(near, values[last], np.nan)
 
 
 def _runs(active: NDArray[np.bool_]) -> list[slice]:

@@ -70,6 +70,16 @@ def test_reads_of_busy_gpus_are_no_load() -> None:
     assert seen(read, {"GPU-a": [95.0] * CELLS}).spells == []
 
 
+def test_a_lost_scrape_of_busy_gpus_makes_no_load_of_what_training_reads() -> None:
+    use = [95.0] * CELLS
+    use[5] = float("nan")
+    assert seen({READ: counter(during(1e9))}, {"GPU-a": use}).spells == []
+
+
+def test_a_node_without_a_gpu_metric_may_load() -> None:
+    assert [spell.kind for spell in seen({READ: counter(during(1e9))}).spells] == [LOAD]
+
+
 def test_requests_in_flight_are_the_seconds_of_response_gained_in_a_second() -> None:
     rows = {
         WRITTEN: counter(during(1e9)),
