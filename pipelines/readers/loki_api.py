@@ -19,7 +19,7 @@ from pipelines.readers import json_lines
 from pipelines.readers.context import LogContext
 from pipelines.readers.lines import Rows
 from pipelines.readers.logs import frames
-from pipelines.readers.prometheus_api import Server, persist
+from pipelines.readers.prometheus_api import Server, connect, persist
 from pipelines.readers.tally import Tally
 
 ALL = '{job=~".+"}'  # Loki wants a label that is not empty
@@ -62,12 +62,7 @@ def fetch(
     UpstreamError
         The server can't be reached, refuses, or finds even the shortest range too much.
     """
-    with httpx.Client(
-        base_url=server.url.rstrip("/"),
-        headers=dict(server.headers),
-        timeout=server.timeout_seconds,
-        transport=transport,
-    ) as client:
+    with connect(server, transport) as client:
         pull = _Pull(client, server, query, page, server.chunk_seconds * 1_000_000_000)
         yield from frames(_rows(pull, start_ns, end_ns, context, tally), context, tally)
 
@@ -121,7 +116,7 @@ def _ask_less(pull: _Pull, error: Exception) -> None:
     elif pull.range_ns // 2 >= _FLOOR_NS:
         pull.range_ns //= 2
     else:
-        raise UpstreamError(f"{pull.server.url} refuses even {_FLOOR_NS // 10**9}s at a time ({error})") from error
+        raise UpstreamError(f"{pull.server.shown} refuses even {_FLOOR_NS // 10**9}s at a time ({error})") from error
 
 
 def _ask(pull: _Pull, low: int, high: int) -> list[_Entry]:
@@ -138,7 +133,7 @@ def _ask(pull: _Pull, low: int, high: int) -> list[_Entry]:
     data = answer.get("data") if isinstance(answer, dict) else None
     if response.is_error or not isinstance(data, dict) or data.get("resultType") != "streams":
         raise UpstreamError(
-            f"{pull.server.url} answers {response.status_code}: {said or 'no streams of lines'}; check the address, "
+            f"{pull.server.shown} answers {response.status_code}: {said or 'no streams of lines'}; check the address, "
             "--header and --loki-query"
         )
     found = []

@@ -9,6 +9,7 @@ https://prometheus.io/docs/prometheus/latest/querying/api/
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,11 @@ class Server:
     tries: int = 4
     pause_seconds: float = 0.5
 
+    @property
+    def shown(self) -> str:
+        """The address without any password in it."""
+        return re.sub(r"://[^/@\s]+@", "://***@", self.url)
+
 
 @dataclass(frozen=True)
 class _Pull:
@@ -91,18 +97,28 @@ def fetch(
     UpstreamError
         The server can't be reached, refuses, or finds even the shortest range too much.
     """
-    with httpx.Client(
-        base_url=server.url.rstrip("/"),
-        headers=dict(server.headers),
-        timeout=server.timeout_seconds,
-        transport=transport,
-    ) as client:
+    with connect(server, transport) as client:
         pull = _Pull(client, server, tally, ReadContext(latest_ns=end_ns))
         for selector in match or _ALL:
             if step_ns is None:
                 yield from _raw(pull, selector, (start_ns, end_ns))
             else:
                 yield from _stepped(pull, selector, (start_ns, end_ns), step_ns)
+
+
+def connect(server: Server, transport: httpx.BaseTransport | None = None) -> httpx.Client:
+    """An open client; a password in the address goes into a header, since httpx logs addresses."""
+    try:
+        address = httpx.URL(server.url.rstrip("/"))
+    except httpx.InvalidURL as error:
+        raise UpstreamError(f"{server.shown} is no address: {error}; write it as http://HOST:PORT") from error
+    return httpx.Client(
+        base_url=address.copy_with(username=None, password=None) if address.userinfo else address,
+        auth=(address.username, address.password) if address.userinfo else None,
+        headers=dict(server.headers),
+        timeout=server.timeout_seconds,
+        transport=transport,
+    )
 
 
 def _raw(pull: _Pull, selector: str, span: tuple[int, int]) -> Iterator[SampleChunk]:
@@ -147,7 +163,7 @@ def _seconds(milliseconds: int) -> str:
 def _halve(chunk: int, error: Exception, server: Server) -> int:
     if chunk // 2 < _FLOOR_SECONDS * 1000:
         raise UpstreamError(
-            f"{server.url} refuses even {_FLOOR_SECONDS}s at a time ({error}); narrow what is asked for by --match"
+            f"{server.shown} refuses even {_FLOOR_SECONDS}s at a time ({error}); narrow what is asked for by --match"
         ) from error
     return chunk // 2
 
@@ -199,13 +215,13 @@ def persist(server: Server, request: Callable[[], httpx.Response]) -> httpx.Resp
             reason = str(error) or type(error).__name__
             continue
         except httpx.InvalidURL as error:
-            raise UpstreamError(f"{server.url} is no address: {error}; write it as http://HOST:PORT") from error
+            raise UpstreamError(f"{server.shown} is no address: {error}; write it as http://HOST:PORT") from error
         if response.status_code in _AGAIN:
             reason = f"status {response.status_code}"
             continue
         return response
     raise UpstreamError(
-        f"{server.url} can't be reached: {reason}, {server.tries} times; check the address and that it runs"
+        f"{server.shown} can't be reached: {reason}, {server.tries} times; check the address and that it runs"
     )
 
 
@@ -220,11 +236,11 @@ def _entries(response: httpx.Response, server: Server) -> list[Any]:
         raise _TooMuchError(said or f"status {response.status_code}")
     if response.is_error or not isinstance(answer, dict) or answer.get("status") != "success":
         raise UpstreamError(
-            f"{server.url} answers {response.status_code}: {said or 'not a Prometheus API answer'}; check the address, "
-            "--header and --match"
+            f"{server.shown} answers {response.status_code}: {said or 'not a Prometheus API answer'}; check the "
+            "address, --header and --match"
         )
     data = answer.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     if not isinstance(result, list):
-        raise UpstreamError(f"{server.url}: the answer holds no result list; is this a Prometheus API?")
+        raise UpstreamError(f"{server.shown}: the answer holds no result list; is this a Prometheus API?")
     return result

@@ -23,13 +23,15 @@ def deliver(what: str, method: str, url: str, content: bytes, content_type: str)
         The outlet can't be reached or refuses. Passwords in the address are not shown.
     """
     said = ""
+    bare, auth = _apart(url)
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
         try:
             answer = httpx.request(
                 method,
-                url,
+                bare,
+                auth=auth,
                 content=content,
                 headers={"Content-Type": content_type},
                 timeout=_TIMEOUT,
@@ -45,3 +47,14 @@ def deliver(what: str, method: str, url: str, content: bytes, content_type: str)
             break
     shown = re.sub(r"://[^/@\s]+@", "://***@", f"{what} at {url} did not take it: {said}")
     raise UpstreamError(" ".join(shown.split()))
+
+
+def _apart(url: str) -> tuple[str, tuple[str, str] | None]:
+    """The address without its user and password, which httpx would log, and these."""
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        return url, None
+    if not address.userinfo:
+        return url, None
+    return str(address.copy_with(username=None, password=None)), (address.username, address.password)
