@@ -1,6 +1,16 @@
 """A small training's report and evidence, as `foreshock train` logs them."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from models.crossfit import Crossfit
+from models.splits import Fold
+from models.tracking import Dataset, Tracker
+from pipelines import experiment
+from pipelines.config import Config
 
 MOMENT = "2026-01-01T10:00:00+00:00"
 
@@ -131,3 +141,20 @@ def evidence(line: str = "a line", node: str = "n1") -> dict[str, Any]:
         "gap_minutes": 1.0,
         "preset": "hardware",
     }
+
+
+def trained(tracker: Tracker, before: int, digest: str = "d" * 64) -> str:
+    """A run as `foreshock train` logs one."""
+    ends = pd.date_range("2026-01-01T08:00Z", "2026-01-01T11:00Z", freq="5min").as_unit("ns")
+    predictions = pd.DataFrame({"model": "blend", "node": "n1", "fold": 0, "end": ends, "score": 0.3})
+    predictions["window"] = np.arange(len(ends))
+    fitted = cast("Crossfit", SimpleNamespace(predictions=predictions, seconds={0: 1.0}))
+    fold = Fold(0, "f1", np.arange(5), np.arange(5, 30), ("f1",))
+    said = report(models={"blend": judged(before), "random": judged(0)})
+    tags = {experiment.STORE_TAG: digest, experiment.KIND_TAG: "train"}
+    with tracker.start("foreshock", "train s", tags=tags, datasets=[Dataset("s", "s", digest)]) as run:
+        said["run_id"] = run.run_id
+        experiment.record(run, said, evidence(), fitted, (fold,), Config())
+        run.files({"bundle/manifest.json": b"{}"})
+        tracker.register(run, "bundle", "foreshock", "digest")
+        return run.run_id

@@ -14,23 +14,17 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from features.tables import UpstreamError
 from models import registry, tracked, tuning
-from models.crossfit import Crossfit
 from models.settings import ModelSettings
-from models.splits import Fold
-from models.tracking import Dataset, Tracker
-from pipelines import experiment, report
+from models.tracking import Tracker
+from pipelines import report
 from pipelines.config import Config, TrackingSettings
-from tests.pipelines.reported import evidence, judged
-from tests.pipelines.reported import report as told
+from tests.pipelines.reported import trained
 
 pytestmark = [
     pytest.mark.server,
@@ -71,22 +65,6 @@ def running(command: list[str], address: str, folder: Path, **environment: str) 
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGTERM)
             server.wait(30)
-
-
-def trained(tracker: Tracker, before: int) -> str:
-    """A run as `foreshock train` logs one."""
-    ends = pd.date_range("2026-01-01T08:00Z", "2026-01-01T11:00Z", freq="5min").as_unit("ns")
-    predictions = pd.DataFrame({"model": "blend", "node": "n1", "fold": 0, "end": ends, "score": 0.3})
-    predictions["window"] = np.arange(len(ends))
-    fitted = cast("Crossfit", SimpleNamespace(predictions=predictions, seconds={0: 1.0}))
-    fold = Fold(0, "f1", np.arange(5), np.arange(5, 30), ("f1",))
-    said = told(models={"blend": judged(before), "random": judged(0)})
-    with tracker.start("foreshock", "train s", datasets=[Dataset("s", "s", "d" * 64)]) as run:
-        said["run_id"] = run.run_id
-        experiment.record(run, said, evidence(), fitted, (fold,), Config())
-        run.files({"bundle/manifest.json": b"{}"})
-        tracker.register(run, "bundle", "foreshock", "digest")
-        return run.run_id
 
 
 class Site(NamedTuple):
