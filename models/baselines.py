@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +12,8 @@ import pandas as pd
 
 from models.layout import parts
 from models.persistence import persist
-from models.scorers import Floats, Reason, Scorer, place, quiet_rows, squash, strongest
+from models.scorers import Floats, Reason, Scorer, place, squash, strongest
 from models.supervised import Boosted, binary
-from models.tails import Tails
 
 
 class Guess(Scorer):
@@ -104,7 +104,7 @@ class Clock(Scorer):
 
 
 class BestMetric(Scorer):
-    """The one column that stood out most before the failures, against its quiet tail."""
+    """The one metric that stood out most before the failures; reads surprises, a column a metric."""
 
     labelled = True
 
@@ -114,32 +114,18 @@ class BestMetric(Scorer):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         warned = binary(y, len(values)) == 1
-        quiet = quiet_rows(y, len(values))
-        best = -1.0
-        for column in range(values.shape[1]):
-            known = values[quiet, column]
-            known = known[~np.isnan(known)]
-            middle = float(np.median(known)) if len(known) else 0.0
-            tails = Tails.fit(np.abs(values[quiet, column] - middle)[:, None], overlap=4.0)
-            # The mean over warnings, of a tail that ends at 1 in 1000: many windows, not one
-            merit = float(
-                np.minimum(tails.one(np.abs(values[warned, column] - middle)), 3.0).mean() if warned.any() else 0
-            )
-            if merit > best:
-                best, self.column_, self.middle_, self.tails_ = merit, column, middle, tails
+        # The mean over warnings, of a tail that ends at 1 in 1000: many windows, not one
+        merit = np.clip(np.nan_to_num(values[warned]), 0.0, 3.0).sum(axis=0)
+        self.column_ = int(np.argmax(merit))
         return self
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
         """Its surprise, squashed."""
-        return squash(self.tails_.one(np.abs(self.checked(X)[:, self.column_] - self.middle_)))
+        return squash(np.clip(np.nan_to_num(self.checked(X)[:, self.column_]), 0, 50))
 
     def explain(self, X: Any, most: int = 5) -> list[list[Reason]]:  # noqa: ARG002  # there is one reason
         """The column."""
         return [[(self.columns()[self.column_], float(value))] for value in self.score(X)]
-
-    def thaw(self, name: str, value: Any) -> Any:
-        """The tails have arrays of their own."""
-        return Tails.from_state(value) if name == "tails_" else super().thaw(name, value)
 
 
 class Columns(Scorer):
@@ -215,6 +201,15 @@ class LastXid(Scorer):
         return [[(name, float(value))] if value else [] for value in self.score(X)]
 
 
+_HAND_READS = (
+    (r"node_intr_total", ("sum_values", "mean")),
+    (r"node_procs_running", ("mean", "maximum")),
+    (r"node_vmstat_pgpgout", ("sum_values", "mean")),
+    (r"(?i).*nfs.*(latency|response|duration|request_time).*seconds.*", ("mean", "maximum")),
+    (r"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", ("sum_values", "maximum")),
+)
+
+
 class HandRules(Scorer):
     """The rules of Algalon as the field writes them by hand, on whichever of their metrics exist.
 
@@ -228,14 +223,7 @@ class HandRules(Scorer):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  # nothing is learned from y
         """Find the columns."""
         self.checked(X, fitting=True, weight=sample_weight)
-        names = self.columns()
-        self.columns_ = [
-            _find(names, r"node_intr_total", ("sum_values", "mean")),
-            _find(names, r"node_procs_running", ("mean", "maximum")),
-            _find(names, r"node_vmstat_pgpgout", ("sum_values", "mean")),
-            _find(names, r"(?i).*nfs.*(latency|response|duration|request_time).*seconds.*", ("mean", "maximum")),
-            _find(names, r"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", ("sum_values", "maximum")),
-        ]
+        self.columns_ = [_find(self.columns(), *read) for read in _HAND_READS]
         return self
 
     def _held(self, X: Any) -> Floats:
@@ -273,3 +261,11 @@ def _find(names: Sequence[str], metric: str, calculators: Sequence[str]) -> int:
             if part == calculator and "peer" not in steps and re.fullmatch(metric, found.partition("{")[0]):
                 return number
     return -1
+
+
+@lru_cache(maxsize=8)
+def read_by_rules(names: tuple[str, ...]) -> frozenset[str]:
+    """The columns that the baselines of this room read: few of thousands."""
+    found = {_find(names, *read) for read in _HAND_READS} - {-1}
+    told = {name for name in names if parts(name)[0].partition(".")[0] in {"presence", "logs", "phase", "history"}}
+    return frozenset(told | {names[number] for number in found})

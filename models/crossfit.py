@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features.tables import PREDICTIONS, InputError, conform
-from models.lineup import Lineup
+from features.windows import as_ns
+from models.lineup import Lineup, label_free
+from models.scorers import Place
 from models.settings import ModelSettings
 from models.splits import Fold, Folds, sample_quiet
+from models.telling import MakeRows, Signs, Told, apart
 
-# Rows to learn from and rows to score, with everything that is fitted (templates, rates) fitted on the former.
-MakeRows = Callable[[Fold], tuple[pd.DataFrame, pd.DataFrame]]
+Labels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,20 @@ class Crossfit:
         (fold, model) to why it gave no scores there; such a model is in no fold's predictions.
     seconds
         Wall time of each fold.
+    told, others
+        What was told of the windows before any label was read, and of other clusters' with their labels.
     """
 
     predictions: pd.DataFrame
     skipped: dict[tuple[int, str], str]
     seconds: dict[int, float]
+    told: Told
+    others: Sequence[tuple[Signs, Labels]] = ()
 
 
 def of_matrix(X: pd.DataFrame) -> MakeRows:
     """Rows of a matrix in which nothing is fitted."""
-    return lambda fold: (X.iloc[fold.train], X.iloc[fold.test])
+    return lambda learn, tell: (X.iloc[learn], X.iloc[tell])
 
 
 def run(
@@ -52,15 +58,16 @@ def run(
     settings: ModelSettings,
     *,
     began: NDArray[np.bool_] | None = None,
-    also: tuple[pd.DataFrame, NDArray[np.float32]] | None = None,
+    also: Sequence[tuple[pd.DataFrame, Labels]] = (),
     report: Callable[[Fold, Lineup], None] | None = None,
 ) -> Crossfit:
-    """Fit the line-up in each fold and score the fold's test windows.
+    """Tell each window by others, then fit the line-up in each fold and score the fold's test windows.
 
     Parameters
     ----------
     rows
-        Called once a fold; the fold's ``train`` is already thinned to ``quiet_windows`` quiet rows.
+        Called once for each block of `telling.blocks`, whose quiet rows to learn from are thinned to
+        ``quiet_windows``.
     windows, label, began
         Aligned: `WINDOWS`, 1/0/NaN, and `rules.began`.
     also
@@ -73,18 +80,17 @@ def run(
     InputError
         No model gave scores in every fold.
     """
+    free = label_free(names, settings)
+    told = apart(rows, _place(windows), label == 0, *free, most=settings.quiet_windows)
+    others = [(_told_of(X, y, names, settings).signs, y) for X, y in also]
     parts: list[pd.DataFrame] = []
     skipped: dict[tuple[int, str], str] = {}
     seconds: dict[int, float] = {}
     for fold in folds:
         began_at = time.perf_counter()
         thin, weight = sample_quiet(fold, label, settings.quiet_windows, settings.seed)
-        train, test = rows(thin)
-        y = label[thin.train]
-        if also is not None:
-            train, y, weight = _with_others(train, y, weight, also)
-        lineup = Lineup(names, settings).fit(train, y, weight)
-        scores = lineup.score(test, None if began is None else began[fold.test])
+        lineup = Lineup(names, settings).learn(told.signs.rows(thin.train), label[thin.train], weight, others)
+        scores = lineup.judge(told.signs.rows(fold.test), None if began is None else began[fold.test])
         skipped |= {(fold.number, name): why for name, why in lineup.skipped.items() if name in names}
         about = windows.iloc[fold.test]
         parts += [about.assign(model=name, fold=fold.number, score=scores[name].to_numpy()) for name in scores.columns]
@@ -96,16 +102,15 @@ def run(
     if not kept:
         raise InputError(f"no model could be judged: {next(iter(skipped.values()), 'there was nothing to score')}")
     table = conform(pd.concat(kept, ignore_index=True), PREDICTIONS)[list(PREDICTIONS.columns)]
-    return Crossfit(table, skipped, seconds)
+    return Crossfit(table, skipped, seconds, told, others)
 
 
-def _with_others(
-    train: pd.DataFrame,
-    y: NDArray[np.float32],
-    weight: NDArray[np.float64],
-    also: tuple[pd.DataFrame, NDArray[np.float32]],
-) -> tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]:
-    """Training rows with another cluster's behind them; its columns are matched by name."""
-    other, labels = also
-    both = pd.concat([train, other.reindex(columns=train.columns)])
-    return both, np.concatenate([y, labels]), np.concatenate([weight, np.ones(len(other))])
+def _place(windows: pd.DataFrame) -> Place:
+    node, end = windows["node"].to_numpy(dtype=object), as_ns(windows["end"])
+    return Place(node, end, np.lexsort((end, pd.factorize(node, sort=True)[0])).astype(np.int64))
+
+
+def _told_of(X: pd.DataFrame, y: Labels, names: tuple[str, ...], settings: ModelSettings) -> Told:
+    """What is told of another cluster's rows, each by others of that cluster."""
+    windows = pd.DataFrame({"node": X.index.get_level_values(0), "end": X.index.get_level_values(1)})
+    return apart(of_matrix(X), _place(windows), y == 0, *label_free(names, settings))

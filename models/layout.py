@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from features import phase
 from features.families import FAMILIES, family
 from features.names import split
 from features.tables import SchemaError
@@ -28,19 +33,33 @@ class Layout:
 
     metrics: tuple[Metric, ...]
     states: tuple[int, ...]
-    changing: int  # column that is above 0 while a node's phase changes, -1 without
+    group: int  # column that says what the node's job does, -1 without
+
+
+STEADY, IDLE, CHANGING = range(3)  # what a window is compared with
+STATES = 3
+
+
+def states_of(values: NDArray[Any], layout: Layout) -> NDArray[np.int64]:
+    """The state of each row [n]: its GPUs are at rest, at steady work, or neither; steady where nothing is known."""
+    out = np.full(len(values), STEADY, dtype=np.int64)
+    if layout.group >= 0:
+        group = np.nan_to_num(values[:, layout.group])
+        out[group == phase.IDLE] = IDLE
+        out[(group == phase.LOADING) | (group > phase.SAVING)] = CHANGING
+    return out
 
 
 def read(columns: Sequence[str]) -> Layout:
     """Group columns by the grammar of `features.names`; a name outside it is a metric of its own."""
     groups: dict[str, dict[tuple[str, ...], list[int]]] = {}
-    states, changing = [], -1
+    states, group = [], -1
     for number, name in enumerate(columns):
         metric, steps, calculator = parts(name)
         if family(metric) in _STATES:
             states.append(number)
-            if family(metric) == "phase" and "chang" in metric and "peer" not in steps:
-                changing = number
+            if name == phase.GROUP:
+                group = number
             continue
         key = (*(step for step in steps if step != "peer"), calculator)
         pair = groups.setdefault(metric, {}).setdefault(key, [-1, -1])
@@ -49,7 +68,7 @@ def read(columns: Sequence[str]) -> Layout:
         Metric(metric, FAMILIES.index(family(metric)), tuple((own, peer) for own, peer in pairs.values()))
         for metric, pairs in groups.items()
     )
-    return Layout(metrics, tuple(states), changing)
+    return Layout(metrics, tuple(states), group)
 
 
 def parts(name: str) -> tuple[str, tuple[str, ...], str]:

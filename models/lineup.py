@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features.families import FAMILIES
+from features.families import family
 from features.tables import InputError, UsageError
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
@@ -17,12 +18,13 @@ from models.calibration import Calibration
 from models.layout import parts
 from models.pu import WeakPositive
 from models.rules import REASON
-from models.scorers import Floats, Place, Reason, Scorer, halves, quiet_rows
+from models.scorers import Floats, Reason, Scorer
+from models.scorers import strongest as top
 from models.settings import ModelSettings
 from models.statistical import OddOneOut, RobustZ
-from models.summaries import Signs, Summaries
 from models.supervised import Boosted
 from models.surprise import Surprise
+from models.telling import Make, Signs, Teller, Told, joined
 from models.unsupervised import Forest, Residual
 
 _SCORERS: dict[str, type[Scorer]] = {
@@ -42,15 +44,17 @@ _SCORERS: dict[str, type[Scorer]] = {
     "new-template": Columns,
     "hand-rules": HandRules,
 }
-# Which part of `Signs` a model reads; the others read the matrix itself.
+# What a model reads: the matrix itself, or a part of `Signs`.
 _READS = {
     "lightgbm": "summary",
     "pu": "summary",
     "isolation-forest": "summary",
     "pca": "metrics",
+    "robust-z": "X",
     "surprise": "lasting",
+    "odd-one-out": "X",
+    "best-metric": "metrics",
 }
-_READS["best-metric"] = "metrics"
 BASELINES = frozenset(
     {"random", "worst-node", "last-xid", "clock-and-node", "best-metric", "staleness", "new-template", "hand-rules"}
 )
@@ -73,11 +77,39 @@ def scorer(name: str, settings: ModelSettings) -> Scorer:
         raise UsageError(f"no model is called {name!r}; there are {', '.join(NAMES)}")
     made = {"staleness": staleness, "new-template": new_template}.get(name, _SCORERS[name])()
     known = made.get_params()
-    return made.set_params(**{k: getattr(settings, k) for k in ("seed", "threads") if k in known})  # type: ignore[no-any-return]  # scikit-learn has no types
+    shared = {k: getattr(settings, k) for k in ("seed", "threads") if k in known}
+    return made.set_params(**shared, **options(name, settings, known))  # type: ignore[no-any-return]  # scikit-learn has no types
+
+
+def options(name: str, settings: ModelSettings, known: Mapping[str, Any]) -> dict[str, int | float]:
+    """A model's own parameters from the settings.
+
+    Raises
+    ------
+    UsageError
+        It has no such parameter.
+    """
+    own = settings.options.get(name, {})
+    strange = sorted(own.keys() - known.keys())
+    if strange:
+        raise UsageError(f"models.options.{name}: {strange[0]!r} is none of {', '.join(sorted(known))}")
+    return own
+
+
+def members(names: tuple[str, ...]) -> list[str]:
+    """What is fitted: the names, and what the blend blends."""
+    extra = BLENDED if "blend" in names else ()
+    return list(dict.fromkeys([name for name in names if name != "blend"] + list(extra)))
+
+
+def label_free(names: tuple[str, ...], settings: ModelSettings) -> tuple[dict[str, Make], dict[str, str]]:
+    """How each of the models that need no labels is made, and what it reads."""
+    free = [name for name in members(names) if not _SCORERS[name].labelled]
+    return {name: partial(scorer, name, settings) for name in free}, {n: _READS.get(n, "plain") for n in free}
 
 
 class _Fitted(NamedTuple):
-    model: Scorer
+    model: Scorer | None  # of a label-free model the teller has it
     calibration: Calibration | None  # a baseline's score is taken as it is
 
 
@@ -101,35 +133,58 @@ class Lineup:
         self.names = names
         self.settings = settings
         self.skipped: dict[str, str] = {}
-        self.summaries = Summaries()
+        self.teller: Teller | None = None
         self.fitted: dict[str, _Fitted] = {}
         for name in names:
             if name != "blend":
                 scorer(name, settings)
 
-    @property
-    def _members(self) -> list[str]:
-        """What is fitted: the names, and what the blend blends."""
-        extra = BLENDED if "blend" in self.names else ()
-        return list(dict.fromkeys([name for name in self.names if name != "blend"] + list(extra)))
-
-    def fit(self, X: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None = None) -> Self:
+    def fit(
+        self,
+        X: pd.DataFrame,
+        y: Any,
+        weight: NDArray[np.float64] | None = None,
+        told: Told | None = None,
+        others: Sequence[tuple[Signs, Any]] = (),
+    ) -> Self:
         """Learn from labelled rows (1, 0, NaN).
+
+        Parameters
+        ----------
+        told
+            Of these very rows, where it is known already.
+        others
+            What is told of other clusters' rows, and their labels: to learn from only.
 
         Raises
         ------
         InputError
             No model at all could be fitted.
         """
-        signs = self.summaries.signs_of_fit(X, y, weight)
+        self.teller, told = Teller.fit(X, y, *label_free(self.names, self.settings), told)
+        return self.learn(told.signs, y, weight, others)
+
+    def learn(
+        self,
+        signs: Signs,
+        y: Any,
+        weight: NDArray[np.float64] | None = None,
+        others: Sequence[tuple[Signs, Any]] = (),
+    ) -> Self:
+        """Learn from what is told of labelled rows; such a line-up judges signs, and can't score a matrix."""
+        signs, y, weight = joined(signs, y, weight, others)
         calibrated = {}
-        for name in self._members:
-            seen = _seen(name, X, signs)
-            try:
-                model, raw = _fit_and_tell(scorer(name, self.settings), seen, y, weight, signs.where)
-            except InputError as error:
-                self.skipped[name] = str(error)
-                continue
+        for name in members(self.names):
+            model = None
+            if name in signs.opinions:
+                raw = signs.opinions[name]
+            else:
+                model = scorer(name, self.settings)
+                try:
+                    raw = _fit(model, getattr(signs, _READS.get(name, "plain")), y, weight, apart=name not in BASELINES)
+                except InputError as error:
+                    self.skipped[name] = str(error)
+                    continue
             held = None
             if name not in BASELINES:
                 held = Calibration.fit(raw, signs.where, signs.changing, y, self.settings.persistence)
@@ -146,9 +201,20 @@ class Lineup:
         if opinions.empty:
             self.skipped["blend"] = "none of its models could be fitted"
             return
-        model = Blend().fit(opinions)
+        made = Blend()
+        model = made.set_params(**options("blend", self.settings, made.get_params())).fit(opinions)
         held = Calibration.fit(model.score(opinions), signs.where, signs.changing, y, windows=1)
         self.fitted["blend"] = _Fitted(model, held)
+
+    def columns(self) -> list[str]:
+        """The matrix's columns, in order; none for a line-up that has learned from signs only."""
+        return [] if self.teller is None else self.teller.names
+
+    def signs(self, X: pd.DataFrame) -> Signs:
+        """What is told of a matrix's rows."""
+        if self.teller is None:
+            raise InputError("this line-up has learned from signs only; fit it on a matrix to score one")
+        return self.teller.signs(X)
 
     def score(self, X: pd.DataFrame, began: NDArray[np.bool_] | None = None) -> pd.DataFrame:
         """Scores in [0, 1], a column a model, with the rows' index.
@@ -160,77 +226,95 @@ class Lineup:
         began
             `rules.began` of the rows: where it holds every model but a baseline says 1.
         """
-        return self._score(X, self.summaries.signs(X), began)
+        return self.judge(self.signs(X), began)
 
-    def _score(self, X: pd.DataFrame, signs: Signs, began: NDArray[np.bool_] | None) -> pd.DataFrame:
-        out: dict[str, Floats] = {}
-        for name, (model, held) in self.fitted.items():
-            if name == "blend":
-                continue
-            raw = model.score(_seen(name, X, signs))
-            out[name] = raw if held is None else held.apply(raw, signs.where, signs.changing)
+    def judge(self, signs: Signs, began: NDArray[np.bool_] | None = None) -> pd.DataFrame:
+        """Scores of told rows."""
+        out = {name: self._told(name, signs) for name in self.fitted if name != "blend"}
         if "blend" in self.fitted:
-            model, held = self.fitted["blend"]
-            raw = model.score(pd.DataFrame({name: out[name] for name in model.columns()}))
-            out["blend"] = raw if held is None else held.apply(raw, signs.where, signs.changing)
+            out["blend"] = self._told("blend", signs, out)
         if began is not None:
             out = {name: s if name in BASELINES else np.where(began, 1.0, s) for name, s in out.items()}
-        return pd.DataFrame({name: out[name] for name in self.names if name in out}, index=X.index)
+        return pd.DataFrame({name: out[name] for name in self.names if name in out}, index=signs.summary.index)
+
+    def _told(self, name: str, signs: Signs, others: Mapping[str, Floats] | None = None) -> Floats:
+        """Calibrated scores of one model; the blend reads the others'."""
+        model, held = self.fitted[name]
+        if name == "blend":
+            raw = self._blend().score(self._opinions(signs, others))
+        else:
+            raw = signs.opinions[name] if model is None else model.score(getattr(signs, _READS.get(name, "plain")))
+        return raw if held is None else held.apply(raw, signs.where, signs.changing)
+
+    def _blend(self) -> Scorer:
+        model = self.fitted["blend"].model
+        assert model is not None  # noqa: S101  # for the type checker: the blend is kept here
+        return model
+
+    def _opinions(self, signs: Signs, others: Mapping[str, Floats] | None = None) -> pd.DataFrame:
+        known = others or {}
+        return pd.DataFrame(
+            {name: known[name] if name in known else self._told(name, signs) for name in self._blend().columns()}
+        )
+
+    def _seen(self, name: str, signs: Signs, X: pd.DataFrame | None = None) -> pd.DataFrame | None:
+        """What a model reads; None where that is the matrix and there is none."""
+        part = _READS.get(name, "plain")
+        return X if part == "X" else getattr(signs, part)
 
     def explain(
         self, name: str, X: pd.DataFrame, most: int = 5, began: NDArray[np.bool_] | None = None
     ) -> list[list[Reason]]:
         """For each row the columns of the matrix that drove a model's score, the strongest first."""
-        signs = self.summaries.signs(X)
-        blamed = [name] * len(X)
+        return self.explain_told(name, self.signs(X), [str(one) for one in X.columns], most, began, X)
+
+    def explain_told(
+        self,
+        name: str,
+        signs: Signs,
+        columns: list[str],
+        most: int = 5,
+        began: NDArray[np.bool_] | None = None,
+        X: pd.DataFrame | None = None,
+    ) -> list[list[Reason]]:
+        """The same of told rows, with the names of the matrix's columns.
+
+        Without the matrix a model that reads nothing else is explained by the metrics that are odd.
+        """
+        blamed = [name] * len(signs.summary)
         if name == "blend":
-            strongest = self.fitted["blend"].model.explain(self._opinions(X, signs), 1)
-            blamed = [row[0][0] if row else "surprise" for row in strongest]
-        which = self.summaries.worst_columns(X)
-        out: list[list[Reason]] = [[] for _ in range(len(X))]
-        for model in set(blamed) & set(self.fitted):
-            rows = np.flatnonzero(np.array(blamed) == model)
-            for row, reasons in zip(
-                rows, self.fitted[model].model.explain(_seen(model, X, signs).iloc[rows], most), strict=True
-            ):
-                out[row] = self._in_columns(reasons, signs.metrics.to_numpy()[row], which[row])
+            strongest = self._blend().explain(self._opinions(signs), 1)
+            blamed = [row[0][0] if row else BLENDED[0] for row in strongest]
+        out: list[list[Reason]] = [[] for _ in blamed]
+        for one in set(blamed) & set(self.fitted):
+            rows = np.flatnonzero(np.array(blamed) == one)
+            model, seen = self.fitted[one].model, self._seen(one, signs, X)
+            if model is None and self.teller is not None:
+                model = self.teller.models[one]
+            if model is None or seen is None:
+                found = top(signs.lasting.to_numpy()[rows], [str(metric) for metric in signs.lasting.columns], most)
+            else:
+                found = model.explain(seen.iloc[rows], most)
+            for row, reasons in zip(rows, found, strict=True):
+                out[row] = _in_columns(reasons, signs, int(row), columns)
         for row in np.flatnonzero(began) if began is not None and name not in BASELINES else ():
             out[row].insert(0, (REASON, 1.0))
         return out
 
-    def _opinions(self, X: pd.DataFrame, signs: Signs) -> pd.DataFrame:
-        out = {}
-        for name in self.fitted["blend"].model.columns():
-            model, held = self.fitted[name]
-            raw = model.score(_seen(name, X, signs))
-            out[name] = raw if held is None else held.apply(raw, signs.where, signs.changing)
-        return pd.DataFrame(out)
-
-    def _in_columns(self, reasons: list[Reason], odd: NDArray[np.float32], which: NDArray[np.int32]) -> list[Reason]:
-        """Reasons in summaries or metrics as reasons in columns: the oddest of the family, the oddest of the metric."""
-        columns, metrics = self.summaries.columns(), self.summaries.layout.metrics
-        place = {metric.name: number for number, metric in enumerate(metrics)}
-        out: dict[str, float] = {}
-        for name, effect in reasons:
-            found = name
-            if name in place:
-                found = columns[which[place[name]]]
-            elif parts(name)[0] == "family":
-                family = parts(name)[1][0]
-                own = [n for n, m in enumerate(metrics) if family == "all" or FAMILIES[m.family] == family]
-                found = columns[which[max(own, key=lambda n: odd[n])]] if own else name
-            out[found] = max(out.get(found, 0.0), effect)
-        return list(out.items())
-
     def to_state(self) -> dict[str, Any]:
         """Arrays, text and JSON."""
+        if self.teller is None:
+            raise InputError("this line-up has learned from signs only; fit it on a matrix to keep it")
         return {
             "names": list(self.names),
             "settings": self.settings.model_dump(mode="json"),
             "skipped": self.skipped,
-            "summaries": self.summaries.to_state(),
+            "teller": self.teller.to_state(),
             "fitted": {
-                name: {"model": model.to_state(), "calibration": None if held is None else held.to_state()}
+                name: {
+                    "model": None if model is None else model.to_state(),
+                    "calibration": None if held is None else held.to_state(),
+                }
                 for name, (model, held) in self.fitted.items()
             },
         }
@@ -240,40 +324,36 @@ class Lineup:
         """The line-up that `to_state` was called on, with the same scores to the last bit."""
         made = cls(tuple(state["names"]), ModelSettings.model_validate(state["settings"]))
         made.skipped = dict(state["skipped"])
-        made.summaries = Summaries.from_state(state["summaries"])
         kinds: dict[str, type[Scorer]] = {**_SCORERS, "blend": Blend}
+        made.teller = Teller.from_state(state["teller"], kinds)
         for name, part in state["fitted"].items():
-            held = part["calibration"]
+            model, held = part["model"], part["calibration"]
             made.fitted[name] = _Fitted(
-                kinds[name].from_state(part["model"]), None if held is None else Calibration.from_state(held)
+                None if model is None else kinds[name].from_state(model),
+                None if held is None else Calibration.from_state(held),
             )
         return made
 
 
-def _seen(name: str, X: pd.DataFrame, signs: Signs) -> pd.DataFrame:
-    """What a model reads."""
-    return getattr(signs, _READS[name]) if name in _READS else X
-
-
-def _fit_and_tell(
-    model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None, where: Place
-) -> tuple[Scorer, Floats]:
-    """The fitted model, and scores of the rows to calibrate it with.
-
-    A model of labels knows the rows it learned from; its scores are those of two models, each of the other half of
-    the days. Where a half holds no warning, the model's own have to do.
-    """
+def _fit(model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None, *, apart: bool) -> Floats:
+    """Fit a model of labels; scores of the rows to calibrate it with, if asked."""
+    if apart:
+        return model.fit_apart(seen, y, weight)
     model.fit(seen, y, weight)
-    own = model.score(seen)
-    if not model.labelled:
-        return model, own
-    second, label = halves(where), np.asarray(y, dtype=np.float64)
-    told = own.copy()
-    for half in (False, True):
-        learn, tell = np.flatnonzero(second == half), np.flatnonzero(second != half)
-        if not len(tell) or not (label[learn] == 1).any() or not quiet_rows(label[learn], len(learn)).any():
-            return model, own
-        other = type(model)(**model.get_params())
-        other.fit(seen.iloc[learn], label[learn], None if weight is None else weight[learn])
-        told[tell] = other.score(seen.iloc[tell])
-    return model, told
+    return np.zeros(0)
+
+
+def _in_columns(reasons: list[Reason], signs: Signs, row: int, columns: list[str]) -> list[Reason]:
+    """Reasons in summaries or metrics as reasons in columns: the oddest of the family, the oddest of the metric."""
+    metrics = {str(metric): number for number, metric in enumerate(signs.metrics.columns)}
+    odd = signs.metrics.to_numpy()[row]
+    out: dict[str, float] = {}
+    for name, effect in reasons:
+        own = [metrics[name]] if name in metrics else []
+        if parts(name)[0] == "family":
+            wanted = parts(name)[1][0]
+            own = [number for metric, number in metrics.items() if wanted in ("all", family(metric))]
+        best = max(own, key=lambda number: odd[number], default=-1)
+        found = columns[signs.which[row, best]] if best >= 0 and signs.which[row, best] >= 0 else name
+        out[found] = max(out.get(found, 0.0), effect)
+    return list(out.items())

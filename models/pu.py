@@ -42,6 +42,15 @@ class WeakPositive(Scorer):
         InputError
             There is no warning or no quiet row.
         """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def fit_apart(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
+        """Fit; the last round's halves have said what new rows would get."""
+        seen = self._fit(X, y, sample_weight)
+        return np.where(np.isnan(seen), self.score(X), seen)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Floats:
         values = self.checked(X, fitting=True, rows=2)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -49,15 +58,15 @@ class WeakPositive(Scorer):
         weight = _check_sample_weight(sample_weight, values, dtype=np.float64, copy=True)
         second = halves(place(X))
         trees = Boosted(seed=self.seed, threads=self.threads)
+        seen = np.full(len(values), np.nan)
         for _ in range(self.rounds):
-            seen = np.full(len(values), np.nan)
             for half in (False, True):
                 learn, tell = second == half, second != half
                 if tell.any() and (label[learn] == 1).any() and (label[learn] == 0).any():
                     seen[tell] = clone(trees).fit(values[learn], label[learn], weight[learn]).score(values[tell])
             weight = _weigh(label, seen, weight)
         self.trees_ = trees.fit(values, label, weight)
-        return self
+        return seen
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
         """The last round's trees."""

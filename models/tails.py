@@ -33,13 +33,15 @@ class Tails:
         [C, Q] -log10 of the share of quiet rows at or above the knot.
     shape
         [C] inverse of the exponent beyond the last knot.
+    logged
+        The statistic is itself -log10 of a probability: then p beyond the last knot falls as a power of that one.
     """
 
-    def __init__(self, knots: Floats, levels: Floats, shape: Floats) -> None:
-        self.knots, self.levels, self.shape = knots, levels, shape
+    def __init__(self, knots: Floats, levels: Floats, shape: Floats, *, logged: bool = False) -> None:
+        self.knots, self.levels, self.shape, self.logged = knots, levels, shape, logged
 
     @classmethod
-    def fit(cls, values: NDArray[Any], *, overlap: float = 1.0) -> Self:
+    def fit(cls, values: NDArray[Any], *, overlap: float = 1.0, logged: bool = False) -> Self:
         """Learn from quiet rows [n, C]; NaN is left out.
 
         Parameters
@@ -47,9 +49,9 @@ class Tails:
         overlap
             How many rows tell as much as one: windows overlap.
         """
-        parts = [_fit_one(np.asarray(column, dtype=np.float64), overlap) for column in np.asarray(values).T]
+        parts = [_fit_one(np.asarray(column, dtype=np.float64), overlap, logged) for column in np.asarray(values).T]
         knots, levels, shape = (np.array(part) for part in zip(*parts, strict=True)) if parts else _nothing()
-        return cls(knots, levels, shape)
+        return cls(knots, levels, shape, logged=logged)
 
     def surprise(self, values: NDArray[Any]) -> Singles:
         """-log10 of the share of quiet rows at least as odd, [n, C]; NaN is no surprise at all (0)."""
@@ -65,24 +67,25 @@ class Tails:
         found = np.where(np.isnan(found), 0.0, np.minimum(found, 1e38))
         knots, levels = self.knots[column], self.levels[column]
         body = np.interp(found, knots, levels)
-        ratio = np.log10((1 + np.maximum(found, knots[-1])) / (1 + knots[-1]))
+        beyond = np.maximum(found, knots[-1])
+        ratio = beyond - knots[-1] if self.logged else np.log10((1 + beyond) / (1 + knots[-1]))
         return np.asarray(np.minimum(body + ratio / self.shape[column], MOST), dtype=np.float64)
 
     def to_state(self) -> dict[str, Any]:
         """Plain arrays."""
-        return {"knots": self.knots, "levels": self.levels, "shape": self.shape}
+        return {"knots": self.knots, "levels": self.levels, "shape": self.shape, "logged": self.logged}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """What `to_state` gave."""
-        return cls(state["knots"], state["levels"], state["shape"])
+        return cls(state["knots"], state["levels"], state["shape"], logged=bool(state["logged"]))
 
 
 def _nothing() -> tuple[Floats, Floats, Floats]:
     return np.zeros((0, len(_LEVELS) + 2)), np.zeros((0, len(_LEVELS) + 2)), np.zeros(0)
 
 
-def _fit_one(values: Floats, overlap: float) -> tuple[Floats, Floats, float]:
+def _fit_one(values: Floats, overlap: float, logged: bool) -> tuple[Floats, Floats, float]:
     """Knots, their levels and the shape beyond, for one column."""
     found = np.sort(values[~np.isnan(values)])
     count = len(found)
@@ -97,9 +100,10 @@ def _fit_one(values: Floats, overlap: float) -> tuple[Floats, Floats, float]:
     share = np.asarray((count - np.searchsorted(found, knots, side="left")) / count)
     above = found[found > knots[-1]]
     effective = count / overlap
-    shape = (np.log((1 + above) / (1 + knots[-1])).sum() / overlap + _PRIOR * _PRIOR_ROWS) / (
-        len(above) / overlap + _PRIOR_ROWS
-    )
+    excess = (above - knots[-1]) * np.log(10) if logged else np.log((1 + above) / (1 + knots[-1]))
+    prior = 1.0 if logged else _PRIOR  # a probability is what it says
+    shape = (excess.sum() / overlap + prior * _PRIOR_ROWS) / (len(above) / overlap + _PRIOR_ROWS)
+    shape = max(shape, 1.0) if logged else shape
     share = np.maximum(share, 1 / (effective + 1))
     if len(above) * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
         rarer = (len(above) / overlap + 1) / (effective + 1)

@@ -121,7 +121,7 @@ class Frozen:
 
     def columns(self) -> list[str]:
         """The matrix's columns, in order."""
-        return self.lineup.summaries.columns()
+        return self.lineup.columns()
 
     def align(self, matrix: Matrix) -> pd.DataFrame:
         """The matrix's rows with exactly the columns of the training; one that is not there any more is NaN."""

@@ -5,7 +5,7 @@ An alarm is explained by the line-up and the templates of its own fold: what dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from features.templates import Templates
 from features.windows import as_ns
 from models import evaluation, rules
 from models.lineup import Lineup
+from models.telling import Signs
 from pipelines import report_nodes, report_quality, verdicts
 from pipelines.config import Config
 from pipelines.frozen import Usual
@@ -34,17 +35,19 @@ Rows = Callable[[Places, Templates | None], pd.DataFrame]  # the matrix's rows w
 
 
 class Seen(NamedTuple):
-    """What a fold's scores were made by."""
+    """What scores were made by."""
 
-    lineup: Lineup
-    templates: Templates | None
+    lineups: Mapping[int, Lineup]  # by fold
+    signs: Signs  # of every window
+    templates: Sequence[Templates | None]
+    told_by: Places  # [windows], place among the templates
 
 
 def gather(
     history: History,
     judged: Mapping[str, Any],
     predictions: pd.DataFrame,
-    seen: Mapping[int, Seen],
+    seen: Seen,
     usual: Usual,
     config: Config,
     rows: Rows,
@@ -56,7 +59,7 @@ def gather(
     judged, predictions
         The champion's figures and `PREDICTIONS`.
     seen
-        By fold.
+        What the scores were made by.
     usual
         What the reasons compare with.
     """
@@ -131,7 +134,7 @@ def _explain(
     history: History,
     table: pd.DataFrame,
     wanted: Iterable[int],
-    seen: Mapping[int, Seen],
+    seen: Seen,
     usual: Usual,
     config: Config,
     rows: Rows,
@@ -142,11 +145,10 @@ def _explain(
     node = windows["node"].to_numpy(dtype=object)
     out: dict[int, dict[str, Any]] = {}
     asked = table.loc[list(dict.fromkeys(wanted))]
-    for fold in sorted(seen):
-        part = asked[asked["fold"] == fold]
-        if part.empty:
-            continue
-        lineup, templates = seen[fold]
+    blocks = seen.told_by[asked["place"].to_numpy()]
+    for fold, block in sorted(set(zip(asked["fold"].tolist(), blocks.tolist(), strict=True))):
+        part = asked[(asked["fold"] == fold).to_numpy() & (blocks == block)]
+        lineup, templates = seen.lineups[fold], seen.templates[block]
         near = np.zeros(len(windows), dtype=bool)
         for place in part["place"]:
             own = node == node[place]
@@ -155,7 +157,8 @@ def _explain(
         places = np.flatnonzero(near)
         X = rows(places, templates)
         began = rules.began(windows.iloc[places], history.events, stride)
-        reasons = lineup.explain(champion, X, began=began)
+        columns = [str(name) for name in X.columns]
+        reasons = lineup.explain_told(champion, seen.signs.rows(places), columns, began=began)
         for row, place in zip(part.index.to_numpy(), part["place"].to_numpy(), strict=True):
             at = int(np.searchsorted(places, place))
             said = [verdicts.reason(usual, X, at, column, effect) for column, effect in reasons[at]]
@@ -223,7 +226,7 @@ def _failure(
     near = table[(table["node"] == row["node"]) & ((table["end"] - row["time"]).abs() <= around)]
     minutes = (near["end"] - row["time"]).dt.total_seconds() / 60
     code = None if pd.isna(row["xid"]) else int(row["xid"])
-    known = catalogue.codes().get(code) if code is not None else None
+    known = catalogue.lookup(code, config.labels)
     return {
         **judged["by_failure"][number],
         "kind": str(row["kind"]),
@@ -233,7 +236,7 @@ def _failure(
         "pci": str(row["pci"]),
         "evidence": str(row["evidence"])[:400],
         "meaning": "" if known is None else known.meaning,
-        "action": str(row["recovery_action"]) or catalogue.action(code),
+        "action": str(row["recovery_action"]) or catalogue.action(code, config.labels),
         "threshold": float(near["threshold"].iloc[-1]) if len(near) else judged["threshold"],
         "points": [[round(float(m), 2), round(float(s), 5)] for m, s in zip(minutes, near["score"], strict=True)],
         **(explained or _NOTHING),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +22,8 @@ from features.windows import as_ns
 from models import bundle, crossfit, evaluation, rules, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
-from models.tracking import Dataset, Run, Tracker
+from models.telling import Told
+from models.tracking import Run, Tracker
 from pipelines import experiment, failures, featurise, report_evidence
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
@@ -80,8 +78,9 @@ def train(
     history = recall(Store.open(store), config)
     others = [recall(Store.open(path), config) for path in also]
     tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
-    data = [_dataset(one) for one in (history, *others)]
-    said = {**_tags(history), **(tags or {})}
+    data = [experiment.dataset(one.store) for one in (history, *others)]
+    own = experiment.provenance("train", history.store, history.matrix.labels, len(history.failures))
+    said = {**own, **(tags or {})}
     with tracker.start(config.tracking.experiment, _run_name(history), tags=said, datasets=data) as run:
         folds = splits.leave_one_failure_out(history.matrix.windows, history.failures, config.labels, config.evaluation)
         fitted, seen = _crossfit(history, folds, names, config, others)
@@ -89,7 +88,7 @@ def train(
         best = evaluation.compare(affordable(judged, config.evaluation.budget_per_day), BASELINES)
         champion = best["champion"] or next(iter(judged))
         log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
-        frozen = freeze(history, champion, judged, fitted.predictions, config, others)
+        frozen = freeze(history, champion, judged, fitted, config)
         evidence = _evidence(history, champion, judged, fitted, seen, frozen.usual, config)
         report = _report(history, judged, champion, best, config)
         report |= {"run_id": run.run_id, "experiment": config.tracking.experiment, "skipped": _skipped(fitted)}
@@ -140,27 +139,30 @@ def _require_failures(store: Store, found: pd.DataFrame, events: pd.DataFrame, c
 
 def _crossfit(
     history: History, folds: Folds, names: tuple[str, ...], config: Config, others: Sequence[History]
-) -> tuple[crossfit.Crossfit, dict[int, report_evidence.Seen]]:
-    """Every window scored by models that saw neither it nor its failure; templates are mined in the fold.
+) -> tuple[crossfit.Crossfit, report_evidence.Seen]:
+    """Every window scored by models that saw neither it nor its failure; templates are mined in the block.
 
-    Beside the scores what each fold made them by, for the explanations.
+    Beside the scores what they were made by, for the explanations.
     """
     label, windows = history.label, history.matrix.windows
-    mined: dict[int, Templates | None] = {}
-    seen: dict[int, report_evidence.Seen] = {}
+    lineups: dict[int, Lineup] = {}
+    mined: list[Templates | None] = []
+    told_by = np.zeros(len(windows), dtype=np.int64)
 
-    def rows(fold: Fold) -> tuple[pd.DataFrame, pd.DataFrame]:
-        templates = mined[fold.number] = mine(history, fold.train, config)
-        return tuple(logged(history, part, templates) for part in (fold.train, fold.test))  # type: ignore[return-value]  # two of them
+    def rows(learn: NDArray[np.int64], tell: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.DataFrame]:
+        templates = mine(history, learn, config)
+        told_by[tell] = len(mined)
+        mined.append(templates)
+        return logged(history, learn, templates), logged(history, tell, templates)
 
-    def told(fold: Fold, lineup: Lineup) -> None:
-        seen[fold.number] = report_evidence.Seen(lineup, mined[fold.number])
+    def report(fold: Fold, lineup: Lineup) -> None:
+        lineups[fold.number] = lineup
         log.info("fold %d of %d (%s)", fold.number + 1, len(folds), fold.name)
 
     began = rules.began(windows, history.events, to_nanoseconds(config.features.window.stride))
     more = elsewhere(others, config)
-    fitted = crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=told)
-    return fitted, seen
+    fitted = crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=report)
+    return fitted, report_evidence.Seen(lineups, fitted.told.signs, tuple(mined), told_by)
 
 
 def _evidence(
@@ -168,7 +170,7 @@ def _evidence(
     champion: str,
     judged: dict[str, dict[str, Any]],
     fitted: crossfit.Crossfit,
-    seen: Mapping[int, report_evidence.Seen],
+    seen: report_evidence.Seen,
     usual: Usual,
     config: Config,
 ) -> dict[str, Any]:
@@ -197,17 +199,17 @@ def logged(history: History, rows: NDArray[np.int64], templates: Templates | Non
     return part.X if templates is None else with_logs(part, Lines(history.lines, templates, history.heard)).X
 
 
-def elsewhere(others: Sequence[History], config: Config) -> tuple[pd.DataFrame, NDArray[np.float32]] | None:
+def elsewhere(others: Sequence[History], config: Config) -> list[tuple[pd.DataFrame, NDArray[np.float32]]]:
     """Labelled rows of other clusters; their nodes are renamed, since two clusters may both have a node01."""
-    parts, labels = [], []
+    found = []
     for number, other in enumerate(others):
         everything = Fold(0, "all", np.arange(len(other.label)), np.empty(0, dtype=np.int64))
         fold, _ = splits.sample_quiet(everything, other.label, config.models.quiet_windows, config.models.seed)
         X = logged(other, fold.train, mine(other, fold.train, config))
         names = [f"{number}/{node}" for node in X.index.get_level_values(0)]
-        parts.append(X.set_index(pd.MultiIndex.from_arrays([names, X.index.get_level_values(1)], names=X.index.names)))
-        labels.append(other.label[fold.train])
-    return (pd.concat(parts), np.concatenate(labels)) if parts else None
+        X.index = pd.MultiIndex.from_arrays([names, X.index.get_level_values(1)], names=X.index.names)
+        found.append((X, other.label[fold.train]))
+    return found
 
 
 def judge(predictions: pd.DataFrame, history: History, config: Config) -> dict[str, dict[str, Any]]:
@@ -235,9 +237,8 @@ def freeze(
     history: History,
     champion: str,
     judged: dict[str, dict[str, Any]],
-    predictions: pd.DataFrame,
+    fitted: crossfit.Crossfit,
     config: Config,
-    others: Sequence[History],
 ) -> Frozen:
     """The models fitted on everything, with the threshold the judging found."""
     label = history.label
@@ -246,12 +247,9 @@ def freeze(
     templates = mine(history, fold.train, config)
     X, y = logged(history, fold.train, templates), label[fold.train]
     usual = Usual.of(X[y == 0])
-    more = elsewhere(others, config)
-    if more is not None:
-        X = pd.concat([X, more[0].reindex(columns=X.columns)])
-        y, weight = np.concatenate([y, more[1]]), np.concatenate([weight, np.ones(len(more[1]))])
-    lineup = Lineup((champion,), config.models).fit(X, y, weight)
-    scores = predictions.loc[predictions["model"] == champion, "score"]
+    told = Told(fitted.told.signs.rows(fold.train), fitted.told.tails)
+    lineup = Lineup((champion,), config.models).fit(X, y, weight, told, fitted.others)
+    scores = fitted.predictions.loc[fitted.predictions["model"] == champion, "score"]
     store = history.store
     return Frozen(
         lineup=lineup,
@@ -315,22 +313,3 @@ def _keep(
 
 def _run_name(history: History) -> str:
     return f"train {history.store.path.resolve().name}"
-
-
-def _dataset(history: History) -> Dataset:
-    path = history.store.path.resolve()
-    return Dataset(path.name, str(path), history.store.digest())
-
-
-def _tags(history: History) -> dict[str, str]:
-    start, end = history.store.span()
-    labels = pd.util.hash_pandas_object(history.matrix.labels, index=False).to_numpy().tobytes()
-    days = math.ceil((end - start) / 86_400e9)
-    return {
-        "data.start": to_time(start).isoformat(),
-        "data.end": to_time(end).isoformat(),
-        "data.store_sha256": history.store.digest(),
-        "labels.sha256": hashlib.sha256(labels).hexdigest(),
-        "foreshock.version": version("foreshock"),
-        "mlflow.note.content": f"{len(history.failures)} failures in {days} days, judged leaving one failure out.",
-    }

@@ -80,7 +80,7 @@ def matrix_of(windows: pd.DataFrame, failures: pd.DataFrame, seed: int = 0, metr
         "node_nfs_errors_total__sum_values": errors,
         "presence.silent_seconds__value": random.integers(0, 30, count),
         "logs.unknown__value": random.poisson(0.01, count),
-        "phase.changes__value": changing,
+        "phase.group__value": np.where(changing, 13, 3),
         "history.since_incident__value": np.full(count, np.nan),
     }
     index = pd.MultiIndex.from_arrays([windows["node"], end], names=["node", "end"])

@@ -16,7 +16,6 @@ from models.blend import Blend
 from models.pu import WeakPositive
 from models.scorers import Scorer, align, halves, place, quiet_rows, squash, unsquash
 from models.statistical import OddOneOut, RobustZ
-from models.summaries import Summaries
 from models.supervised import Boosted
 from models.surprise import Surprise
 from models.unsupervised import Forest, Residual
@@ -30,7 +29,6 @@ SCORERS: list[Scorer] = [
     RobustZ(),
     OddOneOut(),
     Surprise(),
-    Summaries(),
     Blend(),
     Guess(),
     WorstNode(),

@@ -1,0 +1,312 @@
+"""What is told of each window without knowing any failure: signs, and the opinions of models that need no labels.
+
+Everything here is learned from quiet windows, so nothing is gained by learning it anew for each failure that is held
+out. Instead windows are dealt to blocks of node-days, and each block is told by what was learned on the others, an
+embargo away: no window is told by anything that saw it, its node's day, or a window that is not quiet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features.tables import InputError
+from models.baselines import read_by_rules
+from models.layout import CHANGING, Layout, read, states_of
+from models.oddness import Columns
+from models.persistence import persist
+from models.scorers import Floats, Place, Scorer, place, quiet_rows
+from models.summaries import WINDOWS, summarise, summary_columns
+from models.tails import Tails
+
+Rows = NDArray[np.int64]
+Block = tuple[Rows, Rows]  # quiet rows to learn from, rows to tell
+MakeRows = Callable[[Rows, Rows], tuple[pd.DataFrame, pd.DataFrame]]
+Make = Callable[[], Scorer]
+
+BLOCKS = 4
+_DAY = 86_400_000_000_000
+_EMBARGO = 80 * 60_000_000_000  # a window and an hour
+_OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
+_MOST = 6.0  # surprise of a metric: beyond one in a million nothing is known
+_MOST_ROWS = 60_000  # quiet rows that label-free models learn from
+
+
+class Signs(NamedTuple):
+    """What models read of rows, and what the rows are."""
+
+    metrics: pd.DataFrame  # [n, M] surprise of each metric
+    lasting: pd.DataFrame  # [n, M], what of it the last windows agree on, metric by metric
+    summary: pd.DataFrame
+    plain: pd.DataFrame  # the few columns that rules and baselines read
+    opinions: dict[str, Floats]  # raw scores of the label-free models
+    where: Place
+    changing: NDArray[np.bool_]
+    which: NDArray[np.int32]  # [n, M], number of the matrix's column that a metric's surprise comes from
+
+    def rows(self, wanted: Rows) -> Signs:
+        """The signs of some rows."""
+        summary = self.summary.iloc[wanted]
+        return Signs(
+            self.metrics.iloc[wanted],
+            self.lasting.iloc[wanted],
+            summary,
+            self.plain.iloc[wanted],
+            {name: score[wanted] for name, score in self.opinions.items()},
+            place(summary),
+            self.changing[wanted],
+            self.which[wanted],
+        )
+
+    def followed_by(self, other: Signs) -> Signs:
+        """These rows and another cluster's; what that one has no column for is NaN."""
+        summary = _under(self.summary, other.summary)
+        changing = np.concatenate([self.changing, other.changing])
+        which = np.full((len(changing), self.which.shape[1]), -1, dtype=np.int32)
+        which[: len(self.which)] = self.which
+        return Signs(
+            _under(self.metrics, other.metrics),
+            _under(self.lasting, other.lasting),
+            summary,
+            _under(self.plain, other.plain),
+            {name: np.concatenate([score, other.opinions[name]]) for name, score in self.opinions.items()},
+            place(summary),
+            changing,
+            which,
+        )
+
+
+def _under(own: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([own, more.reindex(columns=own.columns)])
+
+
+class Told(NamedTuple):
+    """Signs of rows, each told by others, and the calibration of metrics over all of them."""
+
+    signs: Signs
+    tails: Tails
+
+
+def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[Block]:
+    """Deal rows by node-days (by shorter slots when there are few days); a block's quiet rows keep the embargo."""
+    named = bool((where.node != "").any())
+    span = int(where.end.max() - where.end.min()) + 1
+    slot = min(_DAY, max(-(-span // count), 2 * _EMBARGO // 2 if named else 1))
+    embargo = _EMBARGO if named else 0
+    number, code = where.end // slot, pd.factorize(where.node, sort=True)[0]
+    number = number - number.min()
+    into = where.end % slot
+    found = []
+    for block in range(count):
+        mine = (number + code) % count == block
+        after = ((number - 1 + code) % count == block) & (into <= embargo)
+        ahead = ((number + 1 + code) % count == block) & (slot - into <= embargo)
+        learn = np.flatnonzero(quiet & ~mine & ~after & ~ahead)
+        if mine.any():
+            found.append((learn if len(learn) > 1 else np.flatnonzero(quiet), np.flatnonzero(mine)))
+    return found
+
+
+class Teller:
+    """Fitted on quiet rows.
+
+    Attributes
+    ----------
+    names
+        Columns of the matrix.
+    columns, tails
+        The two layers of a metric's surprise, see `oddness`.
+    models
+        Label-free models by name, and what they read: "X", "plain", or a part of `Signs`.
+    """
+
+    def __init__(
+        self, names: list[str], columns: Columns, tails: Tails, models: dict[str, Scorer], reads: Mapping[str, str]
+    ) -> None:
+        self.names, self.columns, self.tails = names, columns, tails
+        self.models, self.reads = models, dict(reads)
+        self.layout: Layout = read(names)
+
+    @classmethod
+    def fit(
+        cls,
+        X: pd.DataFrame,
+        y: Any = None,
+        make: Mapping[str, Make] | None = None,
+        reads: Mapping[str, str] | None = None,
+        told: Told | None = None,
+    ) -> tuple[Self, Told]:
+        """Learn from the quiet rows; also what is told of each row by what was learned on other days.
+
+        Parameters
+        ----------
+        make, reads
+            How to make each label-free model, and what it reads.
+        told
+            Of these very rows, where it is known already.
+        """
+        made, reading = make or {}, reads or {}
+        quiet = quiet_rows(y, len(X))
+        if told is None:
+            told = apart(lambda learn, tell: (X.iloc[learn], X.iloc[tell]), place(X), quiet, made, reading)
+        rows = np.flatnonzero(quiet)
+        names = [str(name) for name in X.columns]
+        columns = _columns(X, rows, read(names))
+        teller = cls(names, columns, told.tails, {}, reading)
+        for name, how in made.items():
+            seen = X if reading[name] == "X" else getattr(told.signs, reading[name])
+            teller.models[name] = how().fit(seen.iloc[_some(rows)])
+        return teller, told
+
+    def signs(self, X: pd.DataFrame) -> Signs:
+        """What is told of rows that the fit did not see."""
+        values, where = _values(X), place(X)
+        raw, which = self.columns.metrics(values, where.node, states_of(values, self.layout), self.layout)
+        odd = np.minimum(self.tails.surprise(raw), _MOST)
+        signs = signs_of(X, values, odd, which, self.layout, where)
+        opinions = {
+            name: model.score(X if self.reads[name] == "X" else getattr(signs, self.reads[name]))
+            for name, model in self.models.items()
+        }
+        return signs._replace(opinions=opinions)
+
+    def to_state(self) -> dict[str, Any]:
+        """Arrays, text and JSON."""
+        return {
+            "names": self.names,
+            "columns": self.columns.to_state(),
+            "tails": self.tails.to_state(),
+            "models": {name: model.to_state() for name, model in self.models.items()},
+            "reads": self.reads,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], kinds: Mapping[str, type[Scorer]]) -> Self:
+        """What `to_state` gave."""
+        models = {name: kinds[name].from_state(part) for name, part in state["models"].items()}
+        names = [str(name) for name in state["names"]]
+        tables, tails = Columns.from_state(state["columns"]), Tails.from_state(state["tails"])
+        return cls(names, tables, tails, models, state["reads"])
+
+
+def apart(
+    rows: MakeRows,
+    where: Place,
+    quiet: NDArray[np.bool_],
+    make: Mapping[str, Make],
+    reads: Mapping[str, str],
+    most: int = 50_000,
+) -> Told:
+    """Tell each block's rows by what was learned on the other blocks.
+
+    Parameters
+    ----------
+    rows
+        Gives the matrix's rows to learn from and to tell, with what is fitted in them (templates) fitted on the former.
+    most
+        About how many quiet rows a block learns from.
+    """
+    deal = [(_thin(learn, most), tell) for learn, tell in blocks(where, quiet)]
+    opinions = {name: np.zeros(len(where.node)) for name in make}
+    parts: list[pd.DataFrame] = []
+    raws: list[tuple[NDArray[np.float32], NDArray[np.int32]]] = []
+    for learn, tell in deal:
+        known, asked = rows(learn, tell)
+        layout = read([str(name) for name in known.columns])
+        values, here = _values(asked), place(asked)
+        columns = _columns(known, np.arange(len(known)), layout)
+        raws.append(columns.metrics(values, here.node, states_of(values, layout), layout))
+        for name in make:
+            if reads[name] == "X":
+                opinions[name][tell] = make[name]().fit(known.iloc[_some(np.arange(len(known)))]).score(asked)
+        parts.append(_kept(asked, layout))
+    order = np.argsort(np.concatenate([tell for _, tell in deal]))
+    kept = pd.concat(parts).iloc[order]
+    raw, which = (np.concatenate(part)[order] for part in zip(*raws, strict=True))
+    odd = np.empty_like(raw)
+    for learn, tell in deal:
+        tails = Tails.fit(raw[learn], overlap=_OVERLAP, logged=True)
+        odd[tell] = np.minimum(tails.surprise(raw[tell]), _MOST)
+    # what is kept holds all that signs are made of beside the surprises
+    small = read([str(name) for name in kept.columns])
+    narrow = replace(layout, states=small.states, group=small.group)
+    signs = signs_of(kept, _values(kept), odd, which, narrow, where)
+    for name in make:
+        if reads[name] != "X":
+            seen = getattr(signs, reads[name])
+            for learn, tell in deal:
+                opinions[name][tell] = make[name]().fit(seen.iloc[_some(learn)]).score(seen.iloc[tell])
+    return Told(signs._replace(opinions=opinions), Tails.fit(raw[quiet], overlap=_OVERLAP, logged=True))
+
+
+def signs_of(
+    X: pd.DataFrame,
+    values: NDArray[Any],
+    odd: NDArray[np.float32],
+    which: NDArray[np.int32],
+    layout: Layout,
+    where: Place,
+) -> Signs:
+    """Signs from the metrics' surprises."""
+    names = [metric.name for metric in layout.metrics]
+    states = list(layout.states)
+    lasting = persist(odd, where, WINDOWS)
+    table = np.hstack([summarise(odd, lasting, layout, where), values[:, states].astype(np.float32)])
+    columns = [*summary_columns(), *(str(X.columns[number]) for number in states)]
+    return Signs(
+        pd.DataFrame(odd, index=X.index, columns=names),
+        pd.DataFrame(lasting, index=X.index, columns=names),
+        pd.DataFrame(table, index=X.index, columns=columns),
+        _kept(X, layout),
+        {},
+        where,
+        states_of(values, layout) == CHANGING,
+        which,
+    )
+
+
+def joined(
+    signs: Signs, y: Any, weight: Floats | None, others: Sequence[tuple[Signs, Any]]
+) -> tuple[Signs, Any, Floats | None]:
+    """Rows with other clusters' behind them; metrics are matched by name."""
+    for other, labels in others:
+        weight = np.ones(len(y)) if weight is None else weight
+        signs = signs.followed_by(other)
+        y, weight = np.concatenate([y, labels]), np.concatenate([weight, np.ones(len(labels))])
+    return signs, y, weight
+
+
+def _kept(X: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """The few columns that say where a node is or that rules read."""
+    names = [str(name) for name in X.columns]
+    kept = read_by_rules(tuple(names)) | {names[number] for number in layout.states}
+    return X.iloc[:, [number for number, name in enumerate(names) if name in kept]]
+
+
+def _columns(X: pd.DataFrame, rows: Rows, layout: Layout) -> Columns:
+    if len(rows) < 2:
+        raise InputError(f"{len(rows)} quiet windows are too few to learn from; export a longer span")
+    part = X.iloc[rows] if len(rows) < len(X) else X
+    values = _values(part)
+    return Columns.fit(values, place(part).node, states_of(values, layout), layout)
+
+
+def _values(X: pd.DataFrame) -> NDArray[np.float32]:
+    """Float32, what is infinite NaN."""
+    values = X.to_numpy(dtype=np.float32)
+    return np.where(np.isinf(values), np.float32(np.nan), values) if np.isinf(values).any() else values
+
+
+def _some(rows: Rows) -> Rows:
+    return rows[:: max(1, -(-len(rows) // _MOST_ROWS))]
+
+
+def _thin(rows: Rows, most: int) -> Rows:
+    """Evenly spaced runs of twelve rows, about ``most`` rows in all: neighbours in time stay together."""
+    every = max(1, -(-len(rows) // most))
+    return rows[(rows // 12) % every == 0] if every > 1 else rows

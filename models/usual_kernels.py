@@ -1,0 +1,391 @@
+"""Compiled loops of `oddness`: what is usual of a column, the tail of how far quiet windows are from it, and how odd
+windows are.
+
+A column's values lie together, [C, n]. Everything is told by node (rows of the tables, the fleet in the last) and by
+the state the windows are in (see `layout.states_of`).
+"""
+
+from __future__ import annotations
+
+from math import exp, log, log10
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Singles = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+KNOTS = 12
+_LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
+_TRUST = 200.0  # rows of a node after which its own past weighs as much as the fleet's
+_OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
+_RARE = 0.5  # a column whose commonest value holds at least this share of the rows moves rarely
+_EVENTS = 5.0  # moves of a rare column after which a node's own size of them weighs as much as the fleet's
+_PRIOR_WINDOWS = 10.0  # of the fleet's rate of moves beside a node's own
+_LEAST = 100  # rows of a state with fewer are judged by all states'
+_BEYOND = 20  # values above the last knot that an exponent is estimated from
+_PRIOR_SHAPE = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
+_PRIOR_ROWS = 5.0
+_MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _median(some: Doubles, count: int) -> float:
+    """Of the first ``count`` values, which are put in another order (quickselect, Hoare 1961)."""
+    if count == 0:
+        return np.nan
+    wanted = count // 2
+    low, high = 0, count - 1
+    while low < high:
+        pivot = some[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while some[left] < pivot:
+                left += 1
+            while some[right] > pivot:
+                right -= 1
+            if left <= right:
+                some[left], some[right] = some[right], some[left]
+                left += 1
+                right -= 1
+        if wanted <= right:
+            high = right
+        elif wanted >= left:
+            low = left
+        else:
+            break
+    if count % 2:
+        return float(some[wanted])
+    return float(0.5 * (some[wanted] + some[:wanted].max()))
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(some: Doubles, count: int, centre: float) -> float:
+    """1.4826 median of the distances from ``centre``; ``some`` is overwritten."""
+    for at in range(count):
+        some[at] = abs(some[at] - centre)
+    return 1.4826 * _median(some, count)
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(column: Singles, low: int, high: int, state: Codes, wanted: int, into: Doubles) -> int:
+    """Known values of rows low..high in a state (-1: any)."""
+    count = 0
+    for row in range(low, high):
+        if (wanted < 0 or state[row] == wanted) and not np.isnan(column[row]):
+            into[count] = column[row]
+            count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def learn(
+    values: Singles,
+    edges: Codes,
+    state: Codes,
+    own: NDArray[np.bool_],
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    first: int,
+) -> None:
+    """Fill the tables for these columns.
+
+    Parameters
+    ----------
+    values
+        [c, m] quiet rows, those of a node side by side.
+    edges
+        [N + 1], node k's rows are edges[k] to edges[k + 1].
+    state
+        [m].
+    own
+        [c], whether a column is judged by the node's own past (else by the fleet's).
+    tables
+        centre, scale, rate [N + 1, S, C], knots, levels [S, C, KNOTS], shape [S, C]; a rate below 1 is that of a
+        column that seldom moves, whose tail is ``rate (1 + away) ** (-1 / shape)`` without knots.
+    first
+        Number of the first column in the tables.
+    """
+    centre, scale = tables[0], tables[1]
+    nodes, states = centre.shape[0] - 1, centre.shape[1]
+    some = np.empty(values.shape[1])
+    for number in range(values.shape[0]):
+        column, at = values[number], first + number
+        count = _gather(column, 0, len(column), state, -1, some)
+        if count == 0:
+            continue
+        middle = _median(some, count)
+        events = 0
+        for row in range(count):
+            events += some[row] != middle
+        if events <= (1 - _RARE) * count:
+            _learn_rare(column, edges, state, middle, own[number], tables, at)
+        else:
+            wide = _spread(some, count, middle)
+            for which in range(states):
+                held = _gather(column, 0, len(column), state, which, some)
+                usual, unit = middle, wide
+                if held >= _LEAST:
+                    usual = _median(some, held)
+                    unit = _spread(some, held, usual)
+                    if not unit > 0:
+                        unit = wide
+                centre[nodes, which, at], scale[nodes, which, at] = usual, unit
+                for node in range(nodes):
+                    centre[node, which, at], scale[node, which, at] = usual, unit
+                    if not own[number]:
+                        continue
+                    held = _gather(column, edges[node], edges[node + 1], state, which, some)
+                    if held == 0:
+                        continue
+                    trust = held / (held + _TRUST)
+                    mine = usual + trust * (_median(some, held) - usual)
+                    width = _spread(some, held, mine)
+                    centre[node, which, at] = mine
+                    scale[node, which, at] = max(unit + trust * (width - unit), 0.2 * unit)
+            _learn_tails(column, edges, state, own[number], tables, at, some)
+
+
+@numba.njit(cache=True, nogil=True)
+def _moves(column: Singles, low: int, high: int, middle: float) -> tuple[int, int, float]:
+    """Known values, values that differ from the middle, and the mean logarithm of by how much."""
+    known, hits, grown = 0, 0, 0.0
+    for row in range(low, high):
+        if np.isnan(column[row]):
+            continue
+        known += 1
+        if column[row] != middle:
+            hits += 1
+            grown += log(abs(column[row] - middle))
+    return known, hits, grown / max(hits, 1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _share(hits: int, known: int) -> float:
+    return float((hits / _OVERLAP + 0.5) / (known / _OVERLAP + 1))
+
+
+@numba.njit(cache=True, nogil=True)
+def _learn_rare(
+    column: Singles,
+    edges: Codes,
+    state: Codes,
+    middle: float,
+    own: bool,
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    at: int,
+) -> None:
+    """A column that seldom moves: how far when it does, and how often on each node and in each state.
+
+    What a node is drawn towards is the middle one of the nodes: one that chatters is no measure for the others.
+    """
+    centre, scale, rate = tables[0], tables[1], tables[2]
+    nodes = centre.shape[0] - 1
+    shares, sizes = np.empty(nodes), np.empty(nodes)
+    met, moved = 0, 0
+    for node in range(nodes):
+        known, hits, mean = _moves(column, edges[node], edges[node + 1], middle)
+        if known:
+            shares[met] = _share(hits, known)
+            met += 1
+        if hits:
+            sizes[moved] = mean
+            moved += 1
+    known, hits, mean = _moves(column, 0, len(column), middle)
+    usual = _share(hits, known)
+    share = min(usual, _median(shares, met)) if own else usual
+    size = _median(sizes, moved) if moved else log(max(abs(middle) * 0.1, 1.0))
+    centre[:, :, at], scale[:, :, at], rate[:, :, at] = middle, exp(size), share
+    for node in range(nodes if own else 0):
+        known, hits, mean = _moves(column, edges[node], edges[node + 1], middle)
+        weight = hits / (hits + _EVENTS)
+        scale[node, :, at] = exp(max(size + weight * (mean - size), size + log(0.2)))
+        rate[node, :, at] = (hits / _OVERLAP + _PRIOR_WINDOWS * share) / (known / _OVERLAP + _PRIOR_WINDOWS)
+    _learn_states(column, edges, state, middle, usual, tables, at)
+
+
+@numba.njit(cache=True, nogil=True)
+def _learn_states(
+    column: Singles,
+    edges: Codes,
+    state: Codes,
+    middle: float,
+    usual: float,
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    at: int,
+) -> None:
+    """How much oftener a rare column moves in a state, and how heavy the tail of its moves is (Hill 1975)."""
+    scale, rate, shape = tables[1], tables[2], tables[5]
+    nodes, states = scale.shape[0] - 1, scale.shape[1]
+    known, hits = np.zeros(states), np.zeros(states)
+    grown, count = 0.0, 0.0
+    for node in range(nodes):
+        for row in range(edges[node], edges[node + 1]):
+            if np.isnan(column[row]):
+                continue
+            known[state[row]] += 1
+            if column[row] != middle:
+                hits[state[row]] += 1
+                grown += log(1 + abs(column[row] - middle) / scale[node, state[row], at])
+                count += 1
+    for which in range(states):
+        often = (hits[which] / _OVERLAP + _PRIOR_WINDOWS * usual) / (known[which] / _OVERLAP + _PRIOR_WINDOWS)
+        for node in range(nodes + 1):
+            rate[node, which, at] = min(rate[node, which, at] * often / usual, 0.9)
+    shape[:, at] = (grown / _OVERLAP + _PRIOR_SHAPE * _PRIOR_ROWS) / (count / _OVERLAP + _PRIOR_ROWS)
+
+
+@numba.njit(cache=True, nogil=True)
+def _learn_tails(
+    column: Singles,
+    edges: Codes,
+    state: Codes,
+    own: bool,
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    at: int,
+    some: Doubles,
+) -> None:
+    centre, scale, _, knots, levels, shape = tables
+    nodes, states = centre.shape[0] - 1, centre.shape[1]
+    told = np.full(len(column), np.nan)
+    for node in range(nodes):
+        by = node if own else nodes
+        for row in range(edges[node], edges[node + 1]):
+            told[row] = abs(column[row] - centre[by, state[row], at]) / scale[by, state[row], at]
+    for which in range(states):
+        count = 0
+        for row in range(len(told)):
+            if state[row] == which and not np.isnan(told[row]):
+                some[count] = told[row]
+                count += 1
+        if count < 3 * _LEAST:
+            count = 0
+            for row in range(len(told)):
+                if not np.isnan(told[row]):
+                    some[count] = told[row]
+                    count += 1
+        shape[which, at] = tail(np.sort(some[:count]), _OVERLAP, knots[which, at], levels[which, at])
+
+
+@numba.njit(cache=True, nogil=True)
+def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> float:
+    """Fill knots and levels [KNOTS] of the survival function of ascending values; gives the shape beyond.
+
+    See `models.tails`.
+    """
+    count = len(found)
+    knots[:], levels[:] = 0.0, 0.0
+    if count == 0:
+        return _PRIOR_SHAPE
+    kept = np.empty(KNOTS)
+    kept[0] = found[0]
+    held = 1
+    least = min(float(_BEYOND), count / 2)
+    for level in _LEVELS:
+        if count * level < least:
+            continue
+        place = min(max(int(np.ceil(count * (1 - level))), 0), count - 1)
+        if found[place] > kept[held - 1]:
+            kept[held] = found[place]
+            held += 1
+    effective = count / overlap
+    last = kept[held - 1]
+    above = count - np.searchsorted(found, last, side="right")
+    grown = 0.0
+    for at in range(count - above, count):
+        grown += log((1 + found[at]) / (1 + last))
+    shape = (grown / overlap + _PRIOR_SHAPE * _PRIOR_ROWS) / (above / overlap + _PRIOR_ROWS)
+    pad = KNOTS - held
+    step = 0.0
+    # The share at or above each knot: ties count wholly, so the most common value is never odd
+    if above * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
+        step = 1e-6 * (1 + abs(last))
+        pad -= 1
+    for at in range(pad):
+        knots[at], levels[at] = kept[0] - 1.0, 0.0
+    for at in range(held):
+        share = (count - np.searchsorted(found, kept[at], side="left")) / count
+        knots[pad + at], levels[pad + at] = kept[at], -log10(max(share, 1 / (effective + 1)))
+    if step > 0:
+        rarer = (above / overlap + 1) / (effective + 1)
+        knots[KNOTS - 1] = last + step
+        levels[KNOTS - 1] = max(-log10(rarer), levels[KNOTS - 2])
+    return float(max(shape, 0.02))
+
+
+@numba.njit(cache=True, nogil=True)
+def surprise(value: float, knots: Doubles, levels: Doubles, shape: float) -> float:
+    """-log10 of the share of quiet rows at least as odd; NaN is no surprise at all (0)."""
+    if np.isnan(value):
+        return 0.0
+    last = KNOTS - 1
+    if value >= knots[last]:
+        return float(min(levels[last] + log10((1 + min(value, 1e38)) / (1 + knots[last])) / shape, _MOST))
+    if value <= knots[0]:
+        return float(levels[0])
+    at = last - 1
+    while knots[at] > value:
+        at -= 1
+    share = (value - knots[at]) / (knots[at + 1] - knots[at])
+    return float(levels[at] + share * (levels[at + 1] - levels[at]))
+
+
+@numba.njit(cache=True, nogil=True)
+def _told(value: float, by: int, now: int, at: int, tables: tuple[Any, Any, Any, Any, Any, Any]) -> float:
+    """Surprise of one value of a column, judged as row ``by`` of the tables in a state."""
+    centre, scale, rate, knots, levels, shape = tables
+    away = abs(value - centre[by, now, at]) / scale[by, now, at]
+    often = rate[by, now, at]
+    if often < 1:
+        return 0.0 if away == 0 else min(log10(1 + away) / shape[now, at] - log10(often), _MOST)
+    return surprise(away, knots[now, at], levels[now, at], shape[now, at])
+
+
+@numba.njit(cache=True, nogil=True)
+def tell(
+    values: Singles,
+    node: Codes,
+    state: Codes,
+    pairs: Codes,
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    out: Singles,
+    which: NDArray[np.int32],
+) -> None:
+    """For these metrics the largest over their measurements of the smaller of two surprises.
+
+    Parameters
+    ----------
+    values
+        [C, n], all columns.
+    node
+        [n] row of the tables; the fleet's for a node that was never seen.
+    state
+        [n].
+    pairs
+        [P, 3]: row of ``out``, own column, peer column (-1: none).
+    tables
+        As of `learn`.
+    out, which
+        [M, n] surprise, begun with zeros, and column it comes from.
+    """
+    fleet = tables[0].shape[0] - 1
+    for number in range(len(pairs)):
+        metric, own, peer = pairs[number]
+        for row in range(values.shape[1]):
+            now = state[row]
+            found = 0.0
+            if own >= 0:
+                value = values[own, row]
+                if np.isnan(value):
+                    continue
+                found = _told(value, node[row], now, own, tables)
+            if peer >= 0 and (own < 0 or found > out[metric, row]):
+                value = values[peer, row]
+                if not np.isnan(value):
+                    against = _told(value, fleet, now, peer, tables)
+                    found = against if own < 0 else min(found, against)
+            if found > out[metric, row]:
+                out[metric, row] = found
+                which[metric, row] = own if own >= 0 else peer
