@@ -29,6 +29,7 @@ from pipelines.sources import Moment, Source, newest, take, watch_key
 from pipelines.state import State, locked
 from pipelines.watch import Watch
 from pipelines.writers import alertmanager, jsonlines, pushgateway, textfile
+from pipelines.writers import history as history_files
 
 __all__ = ["Outlets", "Source", "load", "score"]
 
@@ -267,6 +268,7 @@ def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out
     jsonlines.write(out / "scores", paging.stamp(end), report["scores"])
     if where.textfile is not None:
         textfile.write(where.textfile, report)
+    history_files.write(out / "scores", out / "history", end)
     errors: list[UpstreamError] = []
     if where.send and where.alertmanager and end == state.last():
         told = state.unsent() if _is_new(end, config) else []
