@@ -114,6 +114,7 @@ class TemplateSettings(Settings):
     depth: int = Field(default=5, ge=3)
     max_children: int = Field(default=100, ge=2)
     max_clusters: int = Field(default=4000, ge=1)
+    max_texts: int = Field(default=10_000, ge=1)  # different masked lines that are mined: bounds the time of a flood
     max_line_characters: int = Field(default=2000, ge=80)
 
 

@@ -37,7 +37,9 @@ def mine(lines: pd.DataFrame, settings: TemplateSettings | None = None) -> Templ
     lines
         Rows with time, masked and (optional) example, as `features.masking.lines_table` makes them.
     settings
-        Drain3's parameters; beyond ``max_clusters`` the template not seen for longest is forgotten.
+        Drain3's parameters; beyond ``max_clusters`` the template not seen for longest is forgotten. In a flood of
+        texts that are all different Drain3 compares each line with thousands of clusters: only the ``max_texts``
+        heard most often are mined, the others stay lines that no template knows.
     """
     settings = settings or TemplateSettings()
     masked = lines["masked"].astype("category").cat.remove_unused_categories()
@@ -46,6 +48,7 @@ def mine(lines: pd.DataFrame, settings: TemplateSettings | None = None) -> Templ
     rank[np.argsort(texts, kind="stable")] = np.arange(len(texts))
     codes = masked.cat.codes.to_numpy().astype(np.int64)
     order = np.lexsort((rank[codes], lines["time"].astype("int64").to_numpy()))
+    order = order[_often(codes[order], len(texts), settings.max_texts)]
     codes = codes[order]
     drain, founders = _feed(codes, texts, settings)
     clusters = sorted(drain.clusters, key=lambda cluster: int(cluster.cluster_id))
@@ -57,6 +60,18 @@ def mine(lines: pd.DataFrame, settings: TemplateSettings | None = None) -> Templ
         sizes=tuple(int(cluster.size) for cluster in clusters),
         examples=tuple(str(line) for line in written),
     )
+
+
+def _often(codes: NDArray[np.int64], texts: int, most: int) -> NDArray[np.intp]:
+    """Places of the lines whose text is among the ``most`` heard most often; of equals, the earlier."""
+    if texts <= most:
+        return np.arange(len(codes))
+    heard = np.bincount(codes, minlength=texts)
+    first = np.full(texts, len(codes))
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    kept = np.zeros(texts, dtype=bool)
+    kept[np.lexsort((first, -heard))[:most]] = True
+    return np.flatnonzero(kept[codes])
 
 
 class _Forgetful(LogClusterCache):  # type: ignore[misc]  # drain3 has no types

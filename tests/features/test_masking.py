@@ -2,7 +2,7 @@ import re
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.masking import lines_table, mask
@@ -77,6 +77,7 @@ def test_a_line_without_digits_stays_as_it_is(text: str) -> None:
     assert masked(text) == text
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text("019afx:-./ eZTg\N{MICRO SIGN}", max_size=40), max_size=20))
 def test_a_line_is_masked_the_same_alone_and_among_others(texts: list[str]) -> None:
     together = mask(pd.Series(texts, dtype="str")).tolist()

@@ -124,3 +124,10 @@ def test_lines_are_grouped_no_worse_than_by_stock_drain3(name: str, real_data: P
     pure = groups["found"].map(groups.groupby("found")["true"].nunique()) == 1
     whole = groups["true"].map(groups.groupby("true")["found"].nunique()) == 1
     assert (pure & whole).mean() >= STOCK_ACCURACY[name]
+
+
+def test_of_a_flood_only_what_is_heard_most_is_mined() -> None:
+    flood = [f"{a} {b} {a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
+    found = mine(frame(*flood, "link is down", "link is down"), TemplateSettings(max_texts=5))
+    assert sum(found.sizes) == 4 + 2
+    assert found.match(pd.Series(["link is down", "x y xy"])).tolist() == [len(found.texts) - 1, -1]
