@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 UNREADABLE = np.iinfo(np.int64).min
 _ZONED = r"(?:[Zz]|[+-]\d{2}:?\d{2}|[+-]\d{2}|UTC|GMT)\s*$"
+_NAIVE = r"\s*\d{4}-?\d\d(?:-?\d\d)?(?:[T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?)?\s*"
 # Upper bounds of an epoch in seconds, milliseconds and microseconds: each reaches past the year 5000, and each
 # unit's year 2000 lies above the bound of the unit before it.
 _UNITS = ((1e11, 1_000_000_000), (1e14, 1_000_000), (1e17, 1_000))
@@ -44,11 +45,12 @@ def texts(words: pd.Series[str], timezone: str) -> NDArray[np.int64]:
     zoned = words.str.contains(_ZONED, regex=True).to_numpy(dtype=bool)
     if zoned.any():
         out[zoned] = ns(pd.to_datetime(words[zoned], format="ISO8601", utc=True, errors="coerce"))
-    plain = ~zoned & numbers.isna().to_numpy()
+    # pandas takes a stray sign within a time for a zone
+    plain = ~zoned & numbers.isna().to_numpy() & words.str.fullmatch(_NAIVE).to_numpy(dtype=bool)
     if plain.any():
         naive = pd.to_datetime(words[plain], format="ISO8601", errors="coerce")
         out[plain] = ns(localise(naive, timezone))
-    counted = ~zoned & ~plain
+    counted = ~zoned & numbers.notna().to_numpy()
     if counted.any():
         out[counted] = epochs(numbers[counted].to_numpy())
     return out

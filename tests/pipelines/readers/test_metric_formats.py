@@ -276,6 +276,13 @@ def test_a_time_without_a_zone_is_in_the_zone_that_was_said(tmp_path: Path) -> N
     assert report["start"] == "2026-05-04T12:15:00+00:00"
 
 
+def test_a_time_with_a_stray_sign_is_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    path.write_text("time,a\n2026-05-04 08:15:00,1\n2026-05-04 08:1-5:00,1\n")
+    (item,) = ingest(tmp_path / "s", CONFIG, metrics=[path])["inputs"]
+    assert (item["ok"], item["rejected"]) == (1, {"unreadable time": 1})
+
+
 def test_one_file_a_metric_with_a_column_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "XID_ERRORS.csv"
     path.write_text(
