@@ -270,7 +270,8 @@ def _bytes(folder: Path, name: str, limit: int) -> bytes:
 def _thaw(folder: Path, name: str, content: Mapping[str, bytes]) -> dict[str, Any]:
     """A model's state from its checked bytes; trees are tried in a child first."""
     document = json.loads(content[f"models/{name}.json"])
-    with np.load(io.BytesIO(content[f"models/{name}.npz"]), allow_pickle=False) as packed:
+    stream = io.BytesIO(content[f"models/{name}.npz"])
+    with np.load(stream, allow_pickle=False) as packed:
         arrays = {path: packed[f"a{index}"] for index, path in enumerate(document["arrays"])}
 
     def walk(value: Any) -> Any:

@@ -180,7 +180,8 @@ class Watch:
     @classmethod
     def from_bytes(cls, content: bytes, key: str) -> Self | None:
         """What `to_bytes` gave; None when it is of another key or format."""
-        with np.load(io.BytesIO(content), allow_pickle=False) as packed:
+        stream = io.BytesIO(content)
+        with np.load(stream, allow_pickle=False) as packed:
             said = json.loads(packed["said"].tobytes())
             if said.get("format") != _FORMAT or said["key"] != key:
                 return None
