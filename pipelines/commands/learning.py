@@ -1,4 +1,4 @@
-"""``foreshock train | report | promote | ui``: learn from history, and compare."""
+"""``foreshock train | tune | report | promote | ui``: learn from history, and compare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipelines.config import Config
 
 def add_to(app: typer.Typer) -> None:
     """Give the application these commands."""
-    for command in (train, report, promote, ui):
+    for command in (train, tune, report, promote, ui):
         app.command()(command)
 
 
@@ -117,6 +117,39 @@ def _share(interval: list[float]) -> str:
 
 def _range(interval: list[float]) -> str:
     return f"{interval[0]:.2f}-{interval[1]:.2f}"
+
+
+def tune(
+    store: StoreArgument,
+    trials: Annotated[int, typer.Option(metavar="N", help="Tries of each search: one in each outer fold, one on all.")],
+    timeout: Annotated[str | None, typer.Option(metavar="D", help="Time for all searches together, as 6h.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(metavar="URL", help="Optuna's database; a search goes on where it was.")
+    ] = None,
+    models: Annotated[str | None, typer.Option(metavar="NAME", help="The model to tune.")] = None,
+    budget: Annotated[float | None, typer.Option(help="False alarms a day, over the whole cluster.")] = None,
+    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="MLflow experiment.")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(metavar="URI", help="MLflow tracking server or database.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Search a model's settings, judged on folds that the search never saw."""
+    from pipelines import tune as room  # noqa: PLC0415  # other commands need not load it
+
+    settings = _with_training(
+        start(config, log_format, quiet), horizon=None, gap=None, budget=budget, preset=None, models=models
+    )
+    span = duration(timeout, "--timeout")
+    found = room.tune(
+        store,
+        _with_tracking(settings, experiment, tracking_uri),
+        trials=trials,
+        timeout=None if span is None else span.total_seconds(),
+        storage=storage,
+    )
+    typer.echo(console.to_json(found) if as_json else room.describe(found), nl=not as_json)
 
 
 def report(
