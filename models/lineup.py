@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features.families import family
+from features.presence import status
 from features.tables import InputError, UsageError
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
@@ -108,6 +109,14 @@ def label_free(names: tuple[str, ...], settings: ModelSettings) -> tuple[dict[st
     return {name: partial(scorer, name, settings) for name in free}, {n: _READS.get(n, "plain") for n in free}
 
 
+def unheard(signs: Signs) -> NDArray[np.bool_]:
+    """Rows of a node that is down or stale: a failure ahead can't be told from them, and one that began is a rule's."""
+    try:
+        return np.asarray(status(signs.plain) != "ok")
+    except KeyError:  # a matrix without presence columns
+        return np.zeros(len(signs.plain), dtype=bool)
+
+
 class _Fitted(NamedTuple):
     model: Scorer | None  # of a label-free model the teller has it
     calibration: Calibration | None  # a baseline's score is taken as it is
@@ -173,6 +182,8 @@ class Lineup:
     ) -> Self:
         """Learn from what is told of labelled rows; such a line-up judges signs, and can't score a matrix."""
         signs, y, weight = joined(signs, y, weight, others)
+        # Of a node that is not heard of nobody can say whether it is calm: such windows are no measure of quiet time
+        heard = np.where(unheard(signs), np.nan, y) if y is not None else None
         calibrated = {}
         for name in members(self.names):
             model = None
@@ -181,17 +192,19 @@ class Lineup:
             else:
                 model = scorer(name, self.settings)
                 try:
-                    raw = _fit(model, getattr(signs, _READS.get(name, "plain")), y, weight, apart=name not in BASELINES)
+                    seen = getattr(signs, _READS.get(name, "plain"))
+                    known = y if name in BASELINES else heard
+                    raw = _fit(model, seen, known, weight, apart=name not in BASELINES)
                 except InputError as error:
                     self.skipped[name] = str(error)
                     continue
             held = None
             if name not in BASELINES:
-                held = Calibration.fit(raw, signs.where, signs.changing, y, self.settings.persistence)
+                held = Calibration.fit(raw, signs.where, signs.changing, heard, self.settings.persistence)
                 calibrated[name] = held.apply(raw, signs.where, signs.changing)
             self.fitted[name] = _Fitted(model, held)
         if "blend" in self.names:
-            self._fit_blend(calibrated, signs, y)
+            self._fit_blend(calibrated, signs, heard)
         if not self.fitted:
             raise InputError(f"no model could be fitted: {next(iter(self.skipped.values()))}")
         return self
@@ -233,6 +246,8 @@ class Lineup:
         out = {name: self._told(name, signs) for name in self.fitted if name != "blend"}
         if "blend" in self.fitted:
             out["blend"] = self._told("blend", signs, out)
+        silent = unheard(signs)
+        out = {name: s if name in BASELINES else np.where(silent, 0.0, s) for name, s in out.items()}
         if began is not None:
             out = {name: s if name in BASELINES else np.where(began, 1.0, s) for name, s in out.items()}
         return pd.DataFrame({name: out[name] for name in self.names if name in out}, index=signs.summary.index)

@@ -58,7 +58,8 @@ class Columns:
         inside, tables = np.ascontiguousarray(state[order]), made._tuple()
 
         def some(low: int, high: int) -> None:
-            part = np.ascontiguousarray(values[:, low:high].T[:, order], dtype=np.float32)
+            part = np.array(values[:, low:high].T[:, order], dtype=np.float32, order="C")
+            _unfold(part, ~own[low:high])
             kernels.learn(part, edges, inside, own[low:high], tables, low)
 
         _over(values.shape[1], some)
@@ -77,7 +78,10 @@ class Columns:
         count = len(layout.metrics)
         out = np.zeros((count, len(values)), dtype=np.float32)
         which = np.zeros((count, len(values)), dtype=np.int32)
-        turned = np.ascontiguousarray(values.T, dtype=np.float32)
+        turned = np.array(values.T, dtype=np.float32, order="C")
+        peers = np.zeros(len(turned), dtype=bool)
+        peers[[peer for metric in layout.metrics for _, peer in metric.pairs if peer >= 0]] = True
+        _unfold(turned, peers)
         codes, tables = self.codes(node), self._tuple()
         for number, metric in enumerate(layout.metrics):
             which[number] = max(metric.pairs[0])
@@ -113,6 +117,12 @@ def _blank(rows: int, columns: int) -> dict[str, NDArray[Any]]:
         "levels": np.zeros((STATES, columns, kernels.KNOTS)),
         "shape": np.full((STATES, columns), 0.5),
     }
+
+
+def _unfold(columns: Singles, peers: Mask) -> None:
+    """Undo the logarithm of peer columns in place: a tail falls as a power of the distance, not of its logarithm."""
+    for row in np.flatnonzero(peers):
+        columns[row] = np.sign(columns[row]) * np.expm1(np.minimum(np.abs(columns[row]), 60.0))
 
 
 def _over(count: int, work: Callable[[int, int], None], at_once: int = _COLUMNS_AT_ONCE) -> None:

@@ -27,7 +27,7 @@ class ModelSettings(Settings):
 
     names: tuple[str, ...] = ("blend", "lightgbm", "isolation-forest", "robust-z")
     seed: int = 0
-    threads: int = Field(default=0, ge=0)  # 0: all cores; training only
+    threads: int = Field(default=1, ge=0)  # 0: all cores; two that wait for each other on a busy machine are far slower
     quiet_windows: int = Field(default=50_000, ge=100)  # windows without failure kept for fitting, weighted up
     persistence: int = Field(default=3, ge=1)  # windows that must agree before a score counts fully
     # A model's own parameters by its name, as 'foreshock tune' finds them: {"lightgbm": {"leaves": 8}}

@@ -1,47 +1,35 @@
-"""Calibrated surprise: one very odd metric counts as well as many that are a little odd."""
+"""Calibrated surprise: the metric that quiet time has least seen as odd as now."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from models.ranks import Ranks
 from models.scorers import Floats, Reason, Scorer, quiet_rows, squash, strongest
-from models.summaries import criticism
-from models.tails import Tails
 
 
 class Surprise(Scorer):
-    """Reads what the last windows agree on of the metrics' surprises (-log10 p, a column a metric) and combines them.
+    """Reads what the last windows agree on of the metrics' surprises (-log10 p, a column a metric).
 
-    The largest, the mean of the largest three and Berk and Jones' statistic over all each get the tail they have in
-    quiet time; the largest of the three tails is the score.
+    Each is ranked among its own in quiet time (see `ranks`), and the largest is the score: a failure to come that moves
+    one counter is seen as well as one that moves many.
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the statistics' quiet tails."""
+        """Learn how often quiet windows are as odd, metric by metric."""
         values = self.checked(X, fitting=True, rows=2, weight=sample_weight)
         quiet = quiet_rows(y, len(values))
-        self.tails_ = Tails.fit(_statistics(values)[quiet], overlap=4.0)
+        self.ranks_ = Ranks.fit(values[quiet])
         return self
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
-        """The largest tail, squashed."""
-        values = self.checked(X)
-        return squash(self.tails_.surprise(_statistics(values)).max(axis=1))
+        """The largest rank, squashed."""
+        return squash(self.ranks_.surprise(self.checked(X)).max(axis=1))
 
     def explain(self, X: Any, most: int = 5) -> list[list[Reason]]:
-        """Metrics by their surprise."""
-        return strongest(np.nan_to_num(self.checked(X)), self.columns(), most)
+        """Metrics by their rank."""
+        return strongest(self.ranks_.surprise(self.checked(X)), self.columns(), most)
 
     def thaw(self, name: str, value: Any) -> Any:
-        """The tails have arrays of their own."""
-        return Tails.from_state(value) if name == "tails_" else super().thaw(name, value)
-
-
-def _statistics(values: NDArray[Any]) -> Floats:
-    odd = np.maximum(np.nan_to_num(values), 0).astype(np.float32)
-    most = min(3, odd.shape[1])
-    largest = np.partition(-odd, most - 1, axis=1)[:, :most]
-    return np.column_stack([-largest.min(axis=1), -largest.mean(axis=1), criticism(odd)]).astype(np.float64)
+        """The ranks have arrays of their own."""
+        return Ranks.from_state(value) if name == "ranks_" else super().thaw(name, value)

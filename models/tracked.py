@@ -30,12 +30,11 @@ def run(tracker: Tracker, run_id: str) -> Told:
         There is none.
     """
     with quiet(f"look up run {run_id}", tracker.uri):
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415  # seconds of import, see models.tracking
-
         try:
             found = tracker.client.get_run(run_id)
-        except MlflowException as error:
-            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"):
+        except Exception as error:
+            # MLflow's own errors carry a code; the library itself is imported in models.tracking only
+            if getattr(error, "error_code", "") in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"):
                 raise InputError(f"run {run_id} is not in MLflow at {shown(tracker.uri)}") from error
             raise
     info, data = found.info, found.data
