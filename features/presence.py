@@ -45,6 +45,7 @@ WHAT = (
     "metrics_new_ratio",  # of the node's metrics: not there before the tail
 )
 COLUMNS = tuple(names.column("presence", what) for what in WHAT)
+LOST_GPUS = names.column("presence", "gpu_missing")
 
 
 class Roster(NamedTuple):

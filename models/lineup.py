@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features.families import family
-from features.presence import status
+from features.presence import LOST_GPUS, status
 from features.tables import InputError, UsageError
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
@@ -110,9 +110,9 @@ def label_free(names: tuple[str, ...], settings: ModelSettings) -> tuple[dict[st
 
 
 def unheard(signs: Signs) -> NDArray[np.bool_]:
-    """Rows of a node that is down or stale: a failure ahead can't be told from them, and one that began is a rule's."""
+    """Rows of a node that is down, stale or short of a GPU: what has failed can't be foretold, and a rule tells it."""
     try:
-        return np.asarray(status(signs.plain) != "ok")
+        return np.asarray(status(signs.plain) != "ok") | (signs.plain[LOST_GPUS].to_numpy() > 0)
     except KeyError:  # a matrix without presence columns
         return np.zeros(len(signs.plain), dtype=bool)
 

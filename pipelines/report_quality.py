@@ -57,7 +57,7 @@ def gaps(matrix: Matrix) -> dict[str, Any]:
     stride = pd.Timedelta(int(np.diff(ends).min()) if len(ends) > 1 else 0, unit="ns")
     apart = (table["node"] != table["node"].shift()) | (table["end"].diff() > stride)
     spans = table.groupby(apart.cumsum()).agg(node=("node", "first"), start=("end", "first"), end=("end", "last"))
-    hours = (spans["end"] - spans["start"] + stride).dt.total_seconds() / 3600
+    hours = ((spans["end"] - spans["start"]).astype("int64") + stride.value) / 3_600_000_000_000
     order = hours.sort_values(ascending=False, kind="stable").index[:_MOST]
     longest = [
         {
