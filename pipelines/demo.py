@@ -28,8 +28,11 @@ def demo(out: Path, config: Config, *, seed: int = 0) -> str:
     began = time.monotonic()
     settings = _settings(config)
     export, store = out / "export", out / "store"
-    log.info("making up a cluster: %d nodes, %g days, %d failures", NODES, DAYS, FAILURES)
-    simulate(export, nodes=NODES, gpus=GPUS, days=DAYS, failures=FAILURES, metrics=METRICS, seed=seed)
+    if (export / "truth.json").exists():
+        log.info("using the made-up cluster that is in %s; remove that folder for another", export)
+    else:
+        log.info("making up a cluster: %d nodes, %g days, %d failures", NODES, DAYS, FAILURES)
+        simulate(export, nodes=NODES, gpus=GPUS, days=DAYS, failures=FAILURES, metrics=METRICS, seed=seed)
     log.info("reading its exports into %s", store)
     kept = ingest(
         store, settings, metrics=[export / "metrics"], logs=[export / "logs"], sessions=export / "sessions.csv"
