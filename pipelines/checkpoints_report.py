@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 
 from features.checkpoint_cells import KINDS
 from features.checkpoint_verdicts import VERDICTS
-from models.tracking import Dataset, Tracker
+from models.tracking import Tracker
 from pipelines import console
 from pipelines.config import Config
+from pipelines.experiment import dataset
 from pipelines.store import Store
 
 Told = Mapping[str, Any]
@@ -131,7 +132,7 @@ def track(result: Told, config: Config, store: Store, experiment: str, uri: str 
         Its address is of a kind that it no longer writes to.
     """
     tracker = Tracker(uri or config.tracking.uri, config.tracking.artifacts)
-    data = [Dataset(name=store.path.name, source=str(store.path), digest=store.digest())]
+    data = [dataset(store)]
     tags = {"analysis": "checkpoints"}
     with tracker.start(experiment, f"checkpoints {store.path.name}", tags=tags, datasets=data) as run:
         run.log(params=config.checkpoints.model_dump(mode="json"), metrics=dict(_metrics(result)))

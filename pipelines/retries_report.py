@@ -12,9 +12,10 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.tracking import Dataset, Tracker
+from models.tracking import Tracker
 from pipelines import console
 from pipelines.config import Config
+from pipelines.experiment import dataset
 from pipelines.retries_words import SOURCES, share
 from pipelines.store import Store
 
@@ -83,7 +84,7 @@ def track(result: Told, config: Config, store: Store, experiment: str, uri: str 
         Its address is of a kind that it no longer writes to.
     """
     tracker = Tracker(uri or config.tracking.uri, config.tracking.artifacts)
-    data = [Dataset(store.path.name, store.digest(), str(store.path))]
+    data = [dataset(store)]
     tags = {"analysis": "retries", "source": result["source"], "preset": result["preset"]}
     with tracker.start(experiment, f"retries {store.path.name}", tags=tags, datasets=data) as run:
         run.log(params=config.retries.model_dump(mode="json"), metrics=dict(_metrics(result)))
