@@ -2,7 +2,8 @@
 
 A fold's test rows are blocks of time on nodes. Training rows are all the others, less those of the same
 node nearer to a test row than the embargo, and less every row around the held-out incidents on every node
-they touched.
+they touched. Quiet rows that lie within the embargo of an incident's warning are tested in that incident's fold:
+in any other fold's test they would bar a warning that this other fold is to learn from.
 """
 
 from __future__ import annotations
@@ -64,11 +65,14 @@ def _timeline(windows: pd.DataFrame) -> _Timeline:
     )
 
 
-def _blocks(line: _Timeline, failures: pd.DataFrame, settings: LabelSettings) -> list[Rows]:
-    """For each failure the rows that overlap its warning, itself or its repair, on every node it touched."""
+def _blocks(line: _Timeline, failures: pd.DataFrame, settings: LabelSettings, embargo: int = 0) -> list[Rows]:
+    """For each failure the rows that overlap its warning, itself or its repair, on every node it touched.
+
+    With an embargo also the rows from which it would reach a warning.
+    """
     length = int(np.max(line.end - line.start))
-    before = to_nanoseconds(settings.horizon) + length
-    after = to_nanoseconds(settings.recovery)
+    before = to_nanoseconds(settings.horizon) + length + embargo
+    after = max(to_nanoseconds(settings.recovery), embargo)
     order = np.lexsort((line.end, line.node))
     bounds = np.searchsorted(line.node[order], np.arange(len(line.codes) + 1))
     found = []
@@ -133,11 +137,12 @@ def _by_group(
     # A window before two incidents is tested with the nearer one, which is the first to come: written last.
     order = np.argsort(-as_ns(failures["time"]), kind="stable") if len(failures) else np.empty(0, dtype=int)
     fold_of = {member: number for number, (_, members) in enumerate(groups) for member in members}
-    for member in order:
-        owner[blocks[member]] = fold_of[int(member)]
+    embargo = to_nanoseconds(settings.embargo)
+    for around in (_blocks(line, failures, labels, embargo), blocks):
+        for member in order:
+            owner[around[member]] = fold_of[int(member)]
     share = _deal(line, owner < 0, count, seed=0)
     owner = np.where(owner < 0, share, owner)
-    embargo = to_nanoseconds(settings.embargo)
     padded = groups + [(f"quiet-{number}", []) for number in range(len(groups), count)]
     return tuple(
         _fold(

@@ -81,6 +81,16 @@ def test_quiet_time_is_dealt_by_whole_days_of_a_node() -> None:
     assert (spread.min() == spread.max()).all()
 
 
+def test_no_fold_loses_another_failure_s_warnings_to_the_embargo() -> None:
+    windows = windows_of(4, 10)
+    failures = random_failures(6, 4, 10, seed=1)
+    labels = label(windows, failures, LABELS)
+    warned, owner = (labels["label"] == 1).to_numpy(), labels["failure"].to_numpy()
+    for fold in leave_one_failure_out(windows, failures, LABELS, SETTINGS):
+        others = np.flatnonzero(warned & ~np.isin(owner, fold.held_out))
+        assert np.isin(others, fold.train).all()
+
+
 def test_without_failures_there_are_quiet_folds_only() -> None:
     folds = leave_one_failure_out(windows_of(2, 10), failures_at(), LABELS, SETTINGS)
     assert [fold.name for fold in folds] == [f"quiet-{number}" for number in range(SETTINGS.quiet_folds)]
