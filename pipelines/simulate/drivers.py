@@ -14,13 +14,14 @@ from scipy.signal import lfilter
 
 from pipelines.simulate.catalogue import CPU_MODES, OPERATIONS
 from pipelines.simulate.cluster import Node
+from pipelines.simulate.habits import Habits
 from pipelines.simulate.jobs import DOWN, EVAL, HANG, IDLE, LOAD, SAVE, TRAIN, Attempt
 from pipelines.simulate.trouble import HOUR, Effect
 
 Array = NDArray[np.float64]
 Drivers = dict[str, Array]
 IDLE_WATTS, FULL_WATTS = 140.0, 860.0
-SLOTS = 128.0  # RPC slots for which the rates below hold
+SLOTS = 128.0  # RPC slots for which the habits' rates hold
 #                     idle  load  train save  eval  hang  down
 UTIL = np.array([0.0, 0.06, 0.975, 0.10, 0.80, 1.0, 0.0])
 TENSOR = np.array([0.0, 0.01, 0.46, 0.02, 0.30, 0.0, 0.0])
@@ -33,16 +34,21 @@ PROCS = np.array([0.6, 12.0, 26.0, 14.0, 22.0, 24.0, 0.0])
 
 @dataclass(frozen=True)
 class Work:
-    """What a node does: phase [T], the job's intensity [T], the size of its job [T], index of the attempt or -1 [T]."""
+    """What a node does: phase [T], the job's intensity [T], the size of its job [T], index of the attempt or -1 [T],
+    and which share of the job's state its GPUs hold [T].
+    """
 
     phase: NDArray[np.int64]
     intensity: Array
     size: Array
     attempt: NDArray[np.int64]
+    loaded: Array
 
     def after(self, cells: int) -> Work:
         """The same work without its first cells."""
-        return Work(self.phase[cells:], self.intensity[cells:], self.size[cells:], self.attempt[cells:])
+        return Work(
+            self.phase[cells:], self.intensity[cells:], self.size[cells:], self.attempt[cells:], self.loaded[cells:]
+        )
 
 
 def work(node: int, attempts: list[Attempt], down: list[tuple[float, float]], times: Array) -> Work:
@@ -51,6 +57,7 @@ def work(node: int, attempts: list[Attempt], down: list[tuple[float, float]], ti
     intensity = np.ones(len(times))
     size = np.ones(len(times))
     which = np.full(len(times), -1)
+    loaded = np.zeros(len(times))
     for k, attempt in enumerate(attempts):
         low, high = np.searchsorted(times, [attempt.started, min(attempt.ended, times[-1] + 1)])
         if low >= high:
@@ -60,15 +67,21 @@ def work(node: int, attempts: list[Attempt], down: list[tuple[float, float]], ti
         intensity[part] = attempt.profile.intensity
         size[part] = len(attempt.nodes)
         which[part] = k
+        loaded[part] = np.clip((times[part] - attempt.started) / (attempt.profile.load * _pace(attempt, node)), 0, 1)
     for start, end in down:
         phase[(times >= start) & (times < end)] = DOWN
-    return Work(phase, intensity, size, which)
+    return Work(phase, intensity, size, which, loaded)
+
+
+def _pace(attempt: Attempt, node: int) -> float:
+    """Each node is a little quicker or slower, in each try anew."""
+    return 1.0 + 0.12 * (((node * 7919 + attempt.attempt * 104729) % 97) / 97 - 0.5)
 
 
 def _breath(attempt: Attempt, node: int, times: Array) -> NDArray[np.int64]:
-    """Load, then training with checkpoints and now and then an evaluation; each node is a little quicker or slower."""
+    """Load, then training with checkpoints and now and then an evaluation."""
     profile = attempt.profile
-    pace = 1.0 + 0.12 * (((node * 7919 + attempt.attempt * 104729) % 97) / 97 - 0.5)
+    pace = _pace(attempt, node)
     since = times - attempt.started - profile.load * pace
     cycle = np.floor(since / profile.period)
     inside = since - cycle * profile.period
@@ -106,11 +119,11 @@ class Moves:
 
 
 def drive(
-    node: Node, doing: Work, times: Array, moves: Moves, step: float, slots: int, seed: int, day: int
+    node: Node, doing: Work, times: Array, moves: Moves, step: float, habits: Habits, seed: int, day: int
 ) -> tuple[Drivers, Drivers]:
-    """The drivers of a node and of its GPUs over seconds [T]; `slots` 0 lifts the limit of the NFS client."""
+    """The drivers of a node and of its GPUs over seconds [T]."""
     rng = np.random.default_rng([seed, 51, node.index, day])
-    host = _host(node, doing, times, moves, slots, rng)
+    host = _host(node, doing, times, moves, habits, rng)
     cards = _cards(node, doing, host, moves, step, rng, np.random.default_rng([seed, 52, node.index]))
     return host, cards
 
@@ -165,7 +178,8 @@ def _cards(
         moves.apply(name, out[name])
     hot = np.clip(out["temp"] - 76, 0, None)
     out["thermal_violation"] = moves.apply("thermal_violation", hot * 4000.0)
-    out["fb"] = np.where(doing.attempt >= 0, 158000 + 900 * offset[6] + 2000 * np.sin(7 * doing.intensity), 640.0)
+    full = 158000 + 900 * offset[6] + 2000 * np.sin(7 * doing.intensity)
+    out["fb"] = np.where(doing.attempt >= 0, 640 + (full - 640) * doing.loaded, 640.0)
     out["nvlink"] = moves.apply("nvlink", 2.4e11 * NVLINK[phase] * doing.intensity * wobble(0.05) + 1e3)
     load = np.where(phase == LOAD, 6e9, np.where(phase == SAVE, 1e9, 3e8 * busy)) + 1e4
     out["pcie_rx"] = moves.apply("pcie_rx", load * wobble(0.1))
@@ -183,7 +197,7 @@ def _cards(
     return out
 
 
-def _host(node: Node, doing: Work, times: Array, moves: Moves, slots: int, rng: np.random.Generator) -> Drivers:
+def _host(node: Node, doing: Work, times: Array, moves: Moves, habits: Habits, rng: np.random.Generator) -> Drivers:
     """Drivers of the node [T]."""
     length, phase = len(times), doing.phase
 
@@ -208,7 +222,7 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, slots: int, rng: 
     for mode in CPU_MODES:
         share = {"idle": 1 - cpu, "user": cpu * 0.72, "system": cpu * 0.22, "iowait": 0.002 * out["blocked"]}
         out[f"cpu_mode:{mode}"] = np.clip(share.get(mode, cpu * 0.012), 0, 1)
-    _storage(out, doing, moves, slots, rng)
+    _storage(out, doing, moves, habits, rng)
     _fabric(out, node, doing, moves, rng)
     out["mem_used"] = 9e10 + np.where(doing.attempt >= 0, 4.5e11, 0) * wobble(0.004)
     out["cache"] = np.clip(2e11 + 6e10 * np.sin(hour / 5 + node.index), 0, None)
@@ -229,16 +243,21 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, slots: int, rng: 
     return out
 
 
-def _storage(out: Drivers, doing: Work, moves: Moves, slots: int, rng: np.random.Generator) -> None:
+def _storage(out: Drivers, doing: Work, moves: Moves, habits: Habits, rng: np.random.Generator) -> None:
     """The NFS client: a save is bound by its RPC slots, so that most of an operation's time is spent in its queue."""
     phase, length = doing.phase, len(doing.phase)
     slow = moves.apply("nfs_latency", np.exp(0.25 * rng.standard_normal(length)))
     # without the limit, a save and a load run at what the link and the server give
+    slots = habits.rpc_slots
     pace = slots / SLOTS if slots else 5.0
     held = float(slots or 65536)
     drag = pace / (1 + 0.05 * (slow - 1).clip(0))
-    write = np.where(phase == SAVE, 1.7e9 / (1 + doing.size / 80), 3e4) * np.exp(0.12 * rng.standard_normal(length))
-    read = np.where(phase == LOAD, 2.3e9 / (1 + doing.size / 60), np.where(phase == TRAIN, 6e6, 2e3))
+    saving, loading = (
+        rate / (1 + doing.size / half)
+        for rate, half in ((habits.save_rate, habits.save_half), (habits.load_rate, habits.load_half))
+    )
+    write = np.where(phase == SAVE, saving, 3e4) * np.exp(0.12 * rng.standard_normal(length))
+    read = np.where(phase == LOAD, loading, np.where(phase == TRAIN, 6e6, 2e3))
     read = read * np.exp(0.15 * rng.standard_normal(length))
     out["nfs_w"], out["nfs_r"] = write * drag, read * drag
     meta = np.array([4.0, 120.0, 22.0, 60.0, 40.0, 8.0, 0.0])[phase] * np.exp(0.2 * rng.standard_normal(length))
@@ -256,9 +275,9 @@ def _storage(out: Drivers, doing: Work, moves: Moves, slots: int, rng: np.random
         response = quick[name] * slow * np.exp(0.1 * rng.standard_normal(length))
         queue = 0.00004 * slow
         if name in {"READ", "WRITE"}:
-            full = (rate > 300 * pace) & (slots > 0)
+            full = (rate > 300 * pace) & (slots > 0) & (doing.size >= habits.slots_fill_at)
             response = np.where(full, np.maximum(response, held / np.maximum(rate, 1)), response)
-            queue = np.where(full, response * 13 * np.exp(0.1 * rng.standard_normal(length)), queue)
+            queue = np.where(full, response * habits.queue_ratio * np.exp(0.1 * rng.standard_normal(length)), queue)
         out[f"op_requests:{name}"] = rate
         out[f"op_response:{name}"] = rate * response
         out[f"op_queue:{name}"] = rate * queue

@@ -159,9 +159,7 @@ def _node_day(
     node, step, seed = tale.node, setting.step, setting.seed
     times = np.arange(span[0] - PREROLL * step, span[1] - step / 2, step) + node.phase
     doing = drivers.work(node.index, tale.attempts, tale.down, times)
-    host, cards = drivers.drive(
-        node, doing, times, drivers.Moves(tale.effects, times), step, setting.habits.rpc_slots, seed, day
-    )
+    host, cards = drivers.drive(node, doing, times, drivers.Moves(tale.effects, times), step, setting.habits, seed, day)
     host = {name: values[PREROLL:] for name, values in host.items()}
     cards = {name: values[:, PREROLL:] for name, values in cards.items()}
     doing = doing.after(PREROLL)
