@@ -2,8 +2,9 @@
 
 numba keeps compiled code beside the module, in NUMBA_CACHE_DIR or in the user's cache, and holds it for fresh as
 long as the function's own file is unchanged. But the code of a kernel holds a copy of every compiled function it
-calls, from whatever file: after an upgrade it would run with the old ones inside. So here the stamp is one digest of
-all files of this folder that hold compiled code.
+calls, from whatever file: after an upgrade it would run with the old ones inside. And it knows a file by its time and
+size, which two versions may share: some builds give every file one time. So here the stamp is one digest of all files
+that hold compiled code, of this folder and of the function's own.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 _MARKS = (b"\n@compiled\n", b"\n@part\n", b"\n@intrinsic\n")
 
 
-@lru_cache(maxsize=1)
-def digest() -> bytes:
-    """SHA-256 of this folder's files that hold compiled code, and of this one."""
+@lru_cache(maxsize=8)
+def digest(package: str) -> bytes:
+    """SHA-256 of the files that hold compiled code, in this folder and in a package's, and of this file."""
     whole = hashlib.sha256()
-    for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
-        if not file.name.endswith(".py"):
-            continue
-        text = file.read_bytes()
-        if file.name == "compiling.py" or any(mark in text for mark in _MARKS):
-            whole.update(file.name.encode() + b"\0" + hashlib.sha256(text).digest())
+    for folder in sorted({str(__package__), package}):
+        for file in sorted(files(folder).iterdir(), key=lambda file: file.name):
+            if not file.name.endswith(".py"):
+                continue
+            text = file.read_bytes()
+            if file.name == "compiling.py" or any(mark in text for mark in _MARKS):
+                whole.update(f"{folder}/{file.name}".encode() + b"\0" + hashlib.sha256(text).digest())
     return whole.digest()
 
 
@@ -40,15 +42,16 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]  # numba's types have none
-        self._cache_file._source_stamp = (self._cache_file._source_stamp, digest())  # noqa: SLF001  # numba has no public way
+        stamp = (self._cache_file._source_stamp, digest(function.__module__.rpartition(".")[0]))  # noqa: SLF001  # numba
+        self._cache_file._source_stamp = stamp  # noqa: SLF001  # has no public way
 
 
 def compiled(function: Kernel) -> Kernel:
-    """Compile on first call and keep the code.
+    """Compile on first call and keep the code; other threads run while it does.
 
     Where it can't be kept the program still runs, and compiles again each time.
     """
-    made: Any = njit(error_model="numpy")(function)
+    made: Any = njit(error_model="numpy", nogil=True)(function)
     with suppress(RuntimeError):  # numba: "no locator available"
         made._cache = _Cache(function)  # noqa: SLF001  # what numba's own enable_caching does
     return cast("Kernel", made)

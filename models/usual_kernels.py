@@ -10,9 +10,10 @@ from __future__ import annotations
 from math import exp, log, log10
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from features.compiling import compiled
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -32,7 +33,7 @@ _PRIOR_ROWS = 5.0
 _MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _median(some: Doubles, count: int) -> float:
     """Of the first ``count`` values, which are put in another order (quickselect, Hoare 1961)."""
     if count == 0:
@@ -62,7 +63,7 @@ def _median(some: Doubles, count: int) -> float:
     return float(0.5 * (some[wanted] + some[:wanted].max()))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _spread(some: Doubles, count: int, centre: float) -> float:
     """1.4826 median of the distances from ``centre``; ``some`` is overwritten."""
     for at in range(count):
@@ -70,7 +71,7 @@ def _spread(some: Doubles, count: int, centre: float) -> float:
     return 1.4826 * _median(some, count)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _gather(column: Singles, low: int, high: int, state: Codes, wanted: int, into: Doubles) -> int:
     """Known values of rows low..high in a state (-1: any)."""
     count = 0
@@ -81,7 +82,7 @@ def _gather(column: Singles, low: int, high: int, state: Codes, wanted: int, int
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def learn(
     values: Singles,
     edges: Codes,
@@ -148,7 +149,7 @@ def learn(
             _learn_tails(column, edges, state, own[number], tables, at, some)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _moves(column: Singles, low: int, high: int, middle: float) -> tuple[int, int, float]:
     """Known values, values that differ from the middle, and the mean logarithm of by how much."""
     known, hits, grown = 0, 0, 0.0
@@ -162,12 +163,12 @@ def _moves(column: Singles, low: int, high: int, middle: float) -> tuple[int, in
     return known, hits, grown / max(hits, 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _share(hits: int, known: int) -> float:
     return float((hits / _OVERLAP + 0.5) / (known / _OVERLAP + 1))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _learn_rare(
     column: Singles,
     edges: Codes,
@@ -206,7 +207,7 @@ def _learn_rare(
     _learn_states(column, edges, state, middle, usual, tables, at)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _learn_states(
     column: Singles,
     edges: Codes,
@@ -237,7 +238,7 @@ def _learn_states(
     shape[:, at] = (grown / _OVERLAP + _PRIOR_SHAPE * _PRIOR_ROWS) / (count / _OVERLAP + _PRIOR_ROWS)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _learn_tails(
     column: Singles,
     edges: Codes,
@@ -269,7 +270,7 @@ def _learn_tails(
         shape[which, at] = tail(np.sort(some[:count]), _OVERLAP, knots[which, at], levels[which, at])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> float:
     """Fill knots and levels [KNOTS] of the survival function of ascending values; gives the shape beyond.
 
@@ -315,7 +316,7 @@ def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> flo
     return float(max(shape, 0.02))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def surprise(value: float, knots: Doubles, levels: Doubles, shape: float) -> float:
     """-log10 of the share of quiet rows at least as odd; NaN is no surprise at all (0)."""
     if np.isnan(value):
@@ -332,7 +333,7 @@ def surprise(value: float, knots: Doubles, levels: Doubles, shape: float) -> flo
     return float(levels[at] + share * (levels[at + 1] - levels[at]))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _told(value: float, by: int, now: int, at: int, tables: tuple[Any, Any, Any, Any, Any, Any]) -> float:
     """Surprise of one value of a column, judged as row ``by`` of the tables in a state."""
     centre, scale, rate, knots, levels, shape = tables
@@ -343,7 +344,7 @@ def _told(value: float, by: int, now: int, at: int, tables: tuple[Any, Any, Any,
     return surprise(away, knots[now, at], levels[now, at], shape[now, at])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def tell(
     values: Singles,
     node: Codes,

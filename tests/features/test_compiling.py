@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,14 @@ from features.inner import grown
 def twice(x):
     return 2 * grown(x)
 """
+OTHER = """
+from features.compiling import compiled
+
+
+@compiled
+def more(x):
+    return x + {more}
+"""
 RUN = "from features.outer import twice; print(twice(5), *twice.stats.cache_hits.values())"
 
 
@@ -38,10 +47,10 @@ def copied(folder: Path) -> Path:
     return package
 
 
-def run(folder: Path) -> str:
-    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+def run(folder: Path, code: str = RUN) -> str:
+    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
@@ -52,6 +61,28 @@ def test_code_is_kept_for_the_next_run_and_stale_once_another_file_changed(tmp_p
     assert run(tmp_path) == "12 1"
     (package / "inner.py").write_text(INNER.format(more=2))
     assert run(tmp_path) == "14"
+
+
+def test_code_of_another_floor_is_stale_once_it_changed_though_its_file_has_the_old_time_and_size(
+    tmp_path: Path,
+) -> None:
+    copied(tmp_path)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").touch()
+    kernels = tmp_path / "models" / "kernels.py"
+    said = []
+    for number in (1, 1, 2):
+        kernels.write_text(OTHER.format(more=number))
+        os.utime(kernels, (1e9, 1e9))
+        said.append(run(tmp_path, "from models.kernels import more; print(more(5), *more.stats.cache_hits.values())"))
+    assert said == ["6", "6 1", "7"]
+
+
+def test_every_compiled_function_is_stamped() -> None:
+    folder = Path(compiling.__file__).parent.parent
+    files = [path for floor in ("features", "models", "pipelines") for path in (folder / floor).rglob("*.py")]
+    own = [path.name for path in files if "jit(" in path.read_text() and "numba" in path.read_text()]
+    assert own == ["compiling.py"]
 
 
 def test_a_sum_is_numpys_to_the_bit_at_any_length() -> None:
