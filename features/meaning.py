@@ -32,7 +32,10 @@ class Bound(NamedTuple):
 
 # Looked at before COUNTERS.
 GAUGES = (
-    Rule(r"node_vmstat_nr_(?!dirtied$|written$|vmscan).*", "/proc/vmstat: nr_* are pages at this moment"),
+    Rule(
+        r"node_vmstat_(nr_(?!dirtied$|written$|throttled_written$|vmscan_|foll_pin_|tlb_).*|workingset_nodes)",
+        "/proc/vmstat: nr_* are pages at this moment, save those that mm/vmstat.c only adds to",
+    ),
     Rule(r"node_netstat_(Tcp_(CurrEstab|Rto.*|MaxConn)|Ip_(Forwarding|DefaultTTL))", "RFC 1213: states and limits"),
     Rule(r"DCGM_EXP_.*", "dcgm-exporter's own counts are over a sliding window"),
 )

@@ -16,6 +16,8 @@ import orjson
 import pandas as pd
 import pytest
 
+from features import meaning
+from features.settings import PanelSettings
 from features.tables import UsageError
 from pipelines.simulate import STUDY, Habits, benign, cluster, failures, jobs, simulate
 from pipelines.simulate.catalogue import catalogue
@@ -109,6 +111,21 @@ def test_the_full_width_is_751_names_and_about_1500_series_a_node(wide: Path) ->
     distinct = {tuple(item for item in labels if item[0] not in {"pod", "namespace", "container"}) for labels in found}
     assert len(names) == 751
     assert 1400 <= len(distinct) <= 1700
+
+
+def test_every_name_is_of_the_kind_that_its_name_tells() -> None:
+    # node_exporter exports clocks as gauges; here their steps are what counts
+    clocks = {"node_time_seconds", "node_boot_time_seconds"}
+    wrong = [one.name for one in catalogue() if meaning.kind(one.name, PanelSettings()) != one.kind]
+    assert set(wrong) <= clocks
+
+
+def test_memory_is_no_more_than_a_node_has(wide: Path) -> None:
+    pages = ("node_vmstat_nr_", "node_zoneinfo_")
+    for metric, _, values in samples(wide):
+        name = metric["__name__"]
+        if name.startswith(("node_memory_", *pages)) and not name.endswith("_total"):
+            assert max(values) * (4096 if name.startswith(pages) else 1) < 4e12, name
 
 
 def test_gpu_series_carry_the_labels_of_dcgm_exporter(wide: Path) -> None:
