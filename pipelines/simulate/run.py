@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 import pandas as pd
+from numpy.typing import NDArray
 
 from features.tables import UsageError, to_ns, to_time
 from pipelines.simulate import benign, catalogue, cluster, drivers, export, failures, jobs, logs, series, story
@@ -146,16 +147,20 @@ def _world(
     return machines, schedule, benign.invent(machines, span, schedule, count, seed)
 
 
-def _node_day(
-    setting: _Setting,
-    tale: story.Story,
-    counters: series.Counters,
-    day: int,
-    span: tuple[float, float],
-    late: list[logs.Line],
-    counts: Counter[str],
-) -> list[logs.Line]:
-    """Write a node's files of one day; lines that fall into the next day are given back."""
+class Day(NamedTuple):
+    """A node's day before it is written down: what it does, the scrapes there are, and its series."""
+
+    doing: drivers.Work
+    times: drivers.Array
+    stamps: NDArray[np.int64]  # milliseconds
+    seen: series.Presence
+    places: NDArray[np.int64]
+    rows: Iterator[series.Row]
+    rng: np.random.Generator  # goes on after the rows
+
+
+def _tell(setting: _Setting, tale: story.Story, counters: series.Counters, day: int, span: tuple[float, float]) -> Day:
+    """A node's metrics of one day; days must follow one another, for counters count on."""
     node, step, seed = tale.node, setting.step, setting.seed
     times = np.arange(span[0] - PREROLL * step, span[1] - step / 2, step) + node.phase
     doing = drivers.work(node.index, tale.attempts, tale.down, times)
@@ -173,19 +178,35 @@ def _node_day(
     host["boot_time"] = np.round(epoch + ups[np.searchsorted(ups, times, side="right") - 1])
     seen = series.presence(tale.down, tale.gaps, lost, host, times, rng)
     stamps = setting.start_ns // 1_000_000 + np.round(times * 1000).astype(np.int64)
+    boots = story.boots(tale, times, step)
+    rows = series.rows(setting.metrics, node, host, cards, seen, boots, step, counters, rng)
+    return Day(doing, times, stamps, seen, story.places(tale, lost, times), rows, rng)
+
+
+def _node_day(
+    setting: _Setting,
+    tale: story.Story,
+    counters: series.Counters,
+    day: int,
+    span: tuple[float, float],
+    late: list[logs.Line],
+    counts: Counter[str],
+) -> list[logs.Line]:
+    """Write a node's files of one day; lines that fall into the next day are given back."""
+    node = tale.node
+    told = _tell(setting, tale, counters, day, span)
     date = to_time(setting.start_ns + int(span[0] * 1e9)).strftime("%Y-%m-%d")
     with export.packed(setting.out / "metrics" / f"{node.name}-{date}.jsonl.gz") as stream:
-        pods = story.pods(tale, doing.attempt)
-        writer = export.MetricWriter(stream, node, stamps, seen, pods, story.places(tale, lost, times))
-        boots = story.boots(tale, times, step)
-        for row in series.rows(setting.metrics, node, host, cards, seen, boots, step, counters, rng):
+        pods = story.pods(tale, told.doing.attempt)
+        writer = export.MetricWriter(stream, node, told.stamps, told.seen, pods, told.places)
+        for row in told.rows:
             writer.write(row)
             counts["series"] += day == 0
         counts["samples"] += writer.samples
     low, high = span
     lines = late + [line for line in tale.lines if low <= line.time < high]
-    lines += logs.background(node, high - low, low, rng)
-    lines += logs.training(tale.attempts, doing, times)
+    lines += logs.background(node, high - low, low, told.rng)
+    lines += logs.training(tale.attempts, told.doing, told.times)
     lines += logs.scheduling(tale.attempts, node.index, low, high)
     lines = [line for line in lines if line.time < setting.span and not _down(tale, line)]
     today = sorted(line for line in lines if line.time < high)
