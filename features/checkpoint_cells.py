@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from features import meaning, phase
+from features import checkpoint_path, meaning, phase
+from features.checkpoint_spells import Array, Sight, Spell
 from features.panel import clean, increases, step_of
 from features.settings import CheckpointSettings, PanelSettings, to_nanoseconds
 from features.tables import Panel
 
-Array = NDArray[np.float64]
 SAVE, LOAD = "save", "load"
 KINDS = (SAVE, LOAD)
 OPERATION = {SAVE: "WRITE", LOAD: "READ"}
@@ -57,88 +55,10 @@ _WANTED = re.compile(
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 
-class Spell(NamedTuple):
-    """One stretch of one node that saves or loads; what no metric tells is NaN.
-
-    Attributes
-    ----------
-    start, end
-        ``[start, end)`` in nanoseconds, whole cells.
-    moved
-        float64 [cells], bytes of each cell.
-    operations, queue_seconds, response_seconds
-        Of WRITE in a save, of READ in a load: how many ended, and their time before and after they were sent.
-    resent
-        Requests of all operations that were sent again.
-    in_flight
-        Requests of all operations at the busiest server, mean over the bytes moved.
-    slots_seen, connections
-        Most requests its connections have ever had in flight, and how many connections those are.
-    backlog
-        Requests that waited for a slot, mean over requests sent.
-    link_rate, link_speed
-        Bytes a second of the fullest port, in the direction of the bytes, and its speed where exported.
-    cpu, kernel_cpu
-        Share of the node's CPU time in use, and in the kernel.
-    use, gpus
-        Utilisation of its GPUs in percent, and how many tell it.
-    lost, restarts
-        Cells without a scrape, and cells in which a byte counter began anew.
-    """
-
-    node: str
-    kind: str
-    start: int
-    end: int
-    moved: Array
-    operations: float
-    queue_seconds: float
-    response_seconds: float
-    resent: float
-    in_flight: float
-    slots_seen: float
-    connections: int
-    backlog: float
-    link_rate: float
-    link_speed: float
-    cpu: float
-    kernel_cpu: float
-    use: float
-    gpus: int
-    lost: int
-    restarts: int
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What one node's panel tells.
-
-    Attributes
-    ----------
-    first
-        Beginning of what was looked at, in ns.
-    source
-        By kind, where bytes are told: mountstats, operations, calls, network, or "" nowhere.
-    told
-        Which measures there are: operations, queue, slots, network, cpu, use.
-    quiet
-        By kind, requests and their seconds of response outside all stretches.
-    seen
-        Cells with a byte counter.
-    """
-
-    node: str
-    first: int
-    spells: list[Spell] = field(default_factory=list)
-    source: dict[str, str] = field(default_factory=dict)
-    told: frozenset[str] = frozenset()
-    quiet: dict[str, tuple[float, float]] = field(default_factory=dict)
-    seen: int = 0
-
-
 def wanted(metric: str) -> bool:
     """Whether a metric is one of those that are looked at."""
-    return bool(_WANTED.fullmatch(meaning.name_of(metric))) or phase.tells_use(metric)
+    name = meaning.name_of(metric)
+    return bool(_WANTED.fullmatch(name)) or name in checkpoint_path.NAMES or phase.tells_use(metric)
 
 
 def gains(values: Array, lookback: int, glitch_ratio: float) -> tuple[Array, NDArray[np.bool_]]:
@@ -168,6 +88,7 @@ class _Node:
         self.step = step_of(panel.times) / 1e9
         self.names = [meaning.name_of(series.metric) for series in panel.series]
         self.labels = [dict(_LABEL.findall(series.metric)) for series in panel.series]
+        self.devices = [labels.get("device", "") for labels in self.labels]
         self._panels = panels
         self._found: dict[tuple[object, ...], list[int]] = {}
         counts = np.array([name.endswith("_total") for name in self.names], dtype=bool)
@@ -207,7 +128,7 @@ class _Node:
         return "", []
 
     def _is_inner(self, row: int) -> bool:
-        return bool(_NO_PORT.fullmatch(self.labels[row].get("device", "")))
+        return bool(_NO_PORT.fullmatch(self.devices[row]))
 
     @cached_property
     def use(self) -> tuple[Array, int]:
@@ -320,6 +241,7 @@ def _told(node: _Node) -> Iterator[str]:
                 yield f"{what} {OPERATION[kind]}"
     measures = {"slots": rf"{_NFS}transport_maximum_rpc_slots", "cpu": "node_cpu_seconds_total", "network": _LINK[SAVE]}
     yield from (what for what, pattern in measures.items() if node.rows(pattern))
+    yield from checkpoint_path.told(node.names)
     if node.use[1]:
         yield "use"
 
@@ -370,6 +292,7 @@ def _spell(node: _Node, kind: str, rows: list[int], rate: Array, part: slice) ->
         gpus=node.use[1],
         lost=int(np.isnan(node.panel.values[rows][:, part]).all(axis=0).sum()),
         restarts=int(node.restarted[rows][:, part].any(axis=0).sum()),
+        stages=checkpoint_path.stages(kind, node.panel, node.names, node.devices, node.gained, part, node.lookback),
     )
 
 

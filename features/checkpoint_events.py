@@ -17,7 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features.checkpoint_cells import SAVE, Spell, per_node
+from features import checkpoint_path
+from features.checkpoint_cells import SAVE, per_node
+from features.checkpoint_spells import Spell
 from features.settings import CheckpointSettings, to_nanoseconds
 from features.tables import to_ns, to_time
 
@@ -283,6 +285,9 @@ def figures(
         "nodes": len(parts),
         **_throughput(event, settings, step, moved),
         **_client(parts, settings),
+        **checkpoint_path.figures(
+            event.kind, [[spell.stages for spell in part.spells] for part in parts], sum(part.bytes for part in parts)
+        ),
         "gpu_percent": use,
         "gpu_hours": held,
         "gpu_hours_idle": held * (1 - use / 100),

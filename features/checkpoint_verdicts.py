@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from features import checkpoint_path
 from features.checkpoint_cells import OPERATION, SAVE
 from features.settings import CheckpointSettings
 
@@ -43,8 +44,9 @@ def judge(event: Mapping[str, Any], settings: CheckpointSettings, quiet_millisec
     found = dict(_full(event, settings, quiet_milliseconds))
     if STRAGGLERS in found and event["tail_share"] >= _MOST_OF_IT:
         found = {STRAGGLERS: found[STRAGGLERS], **found}
+    beside = [*_resent(event), *checkpoint_path.evidence(event, settings)]
     if not found:
-        return Verdict(UNKNOWN, [*_nothing_full(event), *_resent(event)], [])
+        return Verdict(UNKNOWN, [*_nothing_full(event), *beside], [])
     first, *others = found
     evidence = [found[first]]
     ratio = event["response_milliseconds"] / quiet_milliseconds if quiet_milliseconds > 0 else math.nan
@@ -54,7 +56,7 @@ def judge(event: Mapping[str, Any], settings: CheckpointSettings, quiet_millisec
             f"{quiet_milliseconds:.1f} ms): part of the wait is beyond the client, so more slots may give less than "
             "their share"
         )
-    return Verdict(first, [*evidence, *(found[name] for name in others), *_resent(event)], others)
+    return Verdict(first, [*evidence, *(found[name] for name in others), *beside], others)
 
 
 def _resent(event: Mapping[str, Any]) -> Iterator[str]:

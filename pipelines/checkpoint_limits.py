@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from features.checkpoint_cells import KINDS, OPERATION, Sight
+from features.checkpoint_cells import KINDS, OPERATION
+from features.checkpoint_spells import Sight
 from features.tables import to_ns
 
 _SHORT = 3  # scrapes; a shorter event's length is little more than a guess
@@ -128,6 +129,13 @@ def _measures(sights: Sequence[Sight]) -> Iterator[Limit]:
         ("network", "how full the ports are", "export node_network_* or node_infiniband_*"),
         ("cpu", "whether the CPU binds", "export node_cpu_seconds_total"),
         ("use", "whether GPUs were idle: reads of busy nodes count as loads", "export DCGM_FI_DEV_GPU_UTIL"),
+        (
+            "memory",
+            "whether a load fills GPU memory, and what share of it a save writes",
+            "export DCGM_FI_DEV_FB_USED",
+        ),
+        ("host", "how much waits in host memory on its way", "export node_memory_Dirty_bytes"),
+        ("disk", "whether local disks hold a save or a load up", "export node_disk_io_time_seconds_total"),
     ):
         missing = sorted(whole - {sight.node for sight in sights if measure in sight.told})
         if missing:

@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from features import checkpoint_lines, checkpoint_trends
-from features.checkpoint_cells import KINDS, LOAD, SAVE, Sight, look, per_node, wanted
+from features.checkpoint_cells import KINDS, LOAD, SAVE, look, per_node, wanted
 from features.checkpoint_events import figures, gather, skewed, timeline
+from features.checkpoint_spells import Sight
 from features.checkpoint_verdicts import VERDICTS, judge
 from features.settings import CheckpointSettings, PanelSettings, to_nanoseconds
 from features.tables import InputError, to_time

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from features.checkpoint_cells import SAVE, Spell
+from features.checkpoint_cells import SAVE
+from features.checkpoint_path import Stages
+from features.checkpoint_spells import Spell
 from features.tables import SESSIONS, conform
 
 STEP = 30_000_000_000
@@ -38,6 +40,7 @@ def spell(node: str, first: int = 0, cells: int = 4, rate: float = 1e9, **more: 
         "gpus": 8,
         "lost": 0,
         "restarts": 0,
+        "stages": Stages(),
     }
     return Spell(**{**usual, **more})
 
@@ -72,6 +75,7 @@ def event(**more: Any) -> dict[str, Any]:
         "port_share": 0.05,
         "storage_share": 0.1,
         "storage_bytes_per_second": 25e9,
+        "bytes": 3e12,
         "bytes_per_second": 25e9,
         "node_bytes_per_second": 1.2e9,
         "duration_seconds": 120.0,
@@ -86,6 +90,12 @@ def event(**more: Any) -> dict[str, Any]:
         "kernel_cpu_share": 0.1,
         "stragglers": [],
         "tail_share": 0.0,
+        "gpu_memory_bytes": NAN,
+        "gpu_memory_share": NAN,
+        "gpu_memory_filled_bytes": NAN,
+        "host_waiting_bytes": NAN,
+        "disk_bytes": NAN,
+        "disk_busy": NAN,
         "by_node": [],
     }
     return {**usual, **more}

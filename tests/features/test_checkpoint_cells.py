@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from features import checkpoint_cells
-from features.checkpoint_cells import LOAD, SAVE, Sight, gains, look
+from features.checkpoint_cells import LOAD, SAVE, gains, look
+from features.checkpoint_spells import Sight
 from features.settings import CheckpointSettings, PanelSettings
 from features.tables import Panel, Series
 

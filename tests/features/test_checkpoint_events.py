@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from features.checkpoint_cells import Spell
 from features.checkpoint_events import Event, figures, gather, ran_together, skewed, stragglers, timeline
+from features.checkpoint_spells import Spell
 from features.settings import CheckpointSettings
 from tests.features.checkpoint_data import STEP, sessions, spell
 

@@ -311,7 +311,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[dict[st
     out = {}
     for slots in (128, 0):
         folder = tmp_path_factory.mktemp(f"slots{slots}")
-        habits = replace(STUDY, rpc_slots=slots, checkpoint_minutes=(25.0, 35.0))
+        habits = replace(STUDY, rpc_slots=slots, slots_fill_at=0, checkpoint_minutes=(25.0, 35.0))
         simulate(folder / "out", nodes=6, gpus=1, days=0.35, failures=0, metrics=42, seed=3, habits=habits)
         logs = [folder / "out" / "logs"] if slots else []
         metrics, sessions = [folder / "out" / "metrics"], folder / "out" / "sessions.csv"
