@@ -39,7 +39,7 @@ class Lines(NamedTuple):
         One row a line in order of (time, node, message): node, source, masked, example (categorical; the
         first message of that masked line), time, kernel, error (bool), count.
     counts
-        read, target, blank (both dropped), binary, truncated (both kept).
+        read, target, blank (both dropped), binary, truncated (both kept); flood once `features.floods` has folded it.
     """
 
     table: pd.DataFrame

@@ -115,6 +115,7 @@ class TemplateSettings(Settings):
     max_children: int = Field(default=100, ge=2)
     max_clusters: int = Field(default=4000, ge=1)
     max_texts: int = Field(default=10_000, ge=1)  # different masked lines that are mined: bounds the time of a flood
+    flood_lines: int = Field(default=2000, ge=10)  # of a node between two window edges; more are only counted
     max_line_characters: int = Field(default=2000, ge=80)
 
 

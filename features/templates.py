@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from drain3.drain import Drain, LogCluster, LogClusterCache
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from features.floods import FLOOD
 from features.settings import TemplateSettings
 from features.tables import ModelError
 
@@ -43,14 +46,16 @@ def mine(lines: pd.DataFrame, settings: TemplateSettings | None = None) -> Templ
     """
     settings = settings or TemplateSettings()
     masked = lines["masked"].astype("category").cat.remove_unused_categories()
-    texts = masked.cat.categories.to_numpy()
-    rank = np.empty(len(texts), dtype=np.int64)
-    rank[np.argsort(texts, kind="stable")] = np.arange(len(texts))
+    known = masked.cat.categories
+    rank = np.empty(len(known), dtype=np.int64)
+    rank[pc.array_sort_indices(pa.array(known, type=pa.large_string())).to_numpy()] = np.arange(len(known))
     codes = masked.cat.codes.to_numpy().astype(np.int64)
     order = np.lexsort((rank[codes], lines["time"].astype("int64").to_numpy()))
-    order = order[_often(codes[order], len(texts), settings.max_texts)]
-    codes = codes[order]
-    drain, founders = _feed(codes, texts, settings)
+    if FLOOD in known:
+        order = order[codes[order] != known.get_loc(FLOOD)]
+    order = order[_often(codes[order], len(known), settings.max_texts)]
+    used, codes = np.unique(codes[order], return_inverse=True)
+    drain, founders = _feed(codes, known[used].to_numpy(dtype=object), settings)
     clusters = sorted(drain.clusters, key=lambda cluster: int(cluster.cluster_id))
     where = order[np.array([founders[cluster.cluster_id] for cluster in clusters], dtype=np.int64)]
     written = lines["example" if "example" in lines else "masked"].iloc[where]
@@ -198,7 +203,7 @@ class Templates:
         """The template of each line, int64; -1 where none fits.
 
         A template fits when every token is equal or ``<*>`` (Drain3's ``match``); of several the one with
-        the fewest ``<*>``, then the oldest. Changes nothing.
+        the fewest ``<*>``, then the oldest. What a flood lost is never known. Changes nothing.
         """
         column = masked.astype("category")
         known = np.array([self._find(text) for text in column.cat.categories], dtype=np.int64)
@@ -207,7 +212,7 @@ class Templates:
 
     def _find(self, text: str) -> int:
         tokens = str(text).split()
-        if not tokens:
+        if not tokens or text == FLOOD:
             return UNKNOWN
         # every node of the tree is passed at most once, so a line costs no more than the templates of its length
         paths = [(0, self._tree.get(len(tokens), {}))]  # type: ignore[attr-defined]  # set in __post_init__

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import matrix, phase, presence, windows
+from features import floods, matrix, phase, presence, windows
 from features.masking import lines_table
 from features.settings import FeatureSettings, to_nanoseconds
-from features.tables import EVENTS, FAILURES, GPUS, InputError, Matrix, Panel
+from features.tables import EVENTS, FAILURES, GPUS, LOGS, InputError, Matrix, Panel
 from features.templates import Templates
 from pipelines import executor, rows
 from pipelines.config import Config
@@ -33,6 +33,7 @@ from pipelines.grid import DAY_NS
 from pipelines.store import Store, day_text, node_folder, replace_file
 
 _FORMAT = 3  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_JOIN_EVERY = 64  # tables of lines that are held before they are joined
 
 
 class NodeDay(NamedTuple):
@@ -252,10 +253,52 @@ def all_windows(store: Store, config: Config, start_ns: int | None = None, end_n
     return made.assign(window=np.arange(len(made), dtype=np.int64)).reset_index(drop=True)
 
 
-def lines(store: Store, config: Config, asked: pd.DataFrame) -> pd.DataFrame:
-    """Masked log lines of the store that lie in these windows' span, of every node."""
-    start, end = windows.as_ns(asked["start"]).min(), windows.as_ns(asked["end"]).max()
-    return lines_table(store.logs(int(start), int(end)), config.features.templates).table
+def lines(store: Store, config: Config, asked: pd.DataFrame, counts: Counter[str] | None = None) -> pd.DataFrame:
+    """Masked log lines of the store that lie in these windows' span, of every node, floods folded.
+
+    Read and masked a stretch at a time, so that memory holds what is left of them.
+
+    Parameters
+    ----------
+    counts
+        Filled with lines by what became of them: see `features.masking.Lines`.
+    """
+    start, end = int(windows.as_ns(asked["start"]).min()), int(windows.as_ns(asked["end"]).max())
+    settings, stretch = config.features.templates, floods.stretch(config.features.window)
+    tally: Counter[str] = Counter() if counts is None else counts
+    held = [lines_table(LOGS.empty(), settings).table]
+    for node in store.nodes():
+        for day in store.log_days(node):
+            if start // DAY_NS <= day < -(-end // DAY_NS):
+                for part in _stretches(store, node, day, stretch):
+                    found = lines_table(_inside(part, start, end), settings)
+                    table, lost = floods.folded(found.table, stretch, settings.flood_lines)
+                    tally.update(found.counts)
+                    tally["flood"] += lost
+                    held.append(table)
+        if len(held) > _JOIN_EVERY:
+            held = [floods.joined(held)]
+    return floods.joined(held)
+
+
+def _stretches(store: Store, node: str, day: int, stretch_ns: int) -> Iterator[pd.DataFrame]:
+    """A node-day's lines in parts that end where a stretch does."""
+    held = LOGS.empty()
+    for batch in store.log_batches(node, day):
+        held = pd.concat([held, batch], ignore_index=True) if len(held) else batch
+        times = held["time"].astype("int64").to_numpy()
+        done = int(np.searchsorted(times, times[-1] // stretch_ns * stretch_ns)) if len(times) else 0
+        if done:
+            yield held.iloc[:done].reset_index(drop=True)
+            held = held.iloc[done:].reset_index(drop=True)
+    if len(held):
+        yield held
+
+
+def _inside(lines: pd.DataFrame, start_ns: int, end_ns: int) -> pd.DataFrame:
+    times = lines["time"].astype("int64").to_numpy()
+    low, high = np.searchsorted(times, [start_ns, end_ns])
+    return lines.iloc[low:high].reset_index(drop=True)
 
 
 def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any) -> Matrix:
@@ -324,7 +367,12 @@ def live_matrix(
     asked = windows.at(sorted({*panels, *nodes}), ends, settings.window)
     told = None
     if templates is not None:
-        told = matrix.Lines(lines_table(logs, settings.templates).table, templates, heard)
+        table, _ = floods.folded(
+            lines_table(logs, settings.templates).table,
+            floods.stretch(settings.window),
+            settings.templates.flood_lines,
+        )
+        told = matrix.Lines(table, templates, heard)
     return matrix.join(matrix.stack(found), asked, settings, past, logs=told)
 
 

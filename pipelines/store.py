@@ -252,6 +252,12 @@ class Store:
         inside = (times >= start_ns) & (times < end_ns)
         return frame if inside.all() else frame[inside].reset_index(drop=True)
 
+    def log_batches(self, node: str, day: int, most: int = 65_536) -> Iterator[pd.DataFrame]:
+        """A day's log lines of a node in time order, at most so many at once: frames of LOGS."""
+        with pq.ParquetFile(self.logs_path(node, day), memory_map=False) as file:
+            for batch in file.iter_batches(batch_size=most, use_threads=False):
+                yield conform(batch.to_pandas(), LOGS)
+
     def gpus(self) -> pd.DataFrame:
         """Which GPU was seen at which PCI address, the last known one: GPUS."""
         return read_frame(self.path / "gpus.parquet", GPUS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -113,9 +114,16 @@ def recall(store: Store, config: Config) -> History:
     log.info("%d failures; making features", len(found))
     matrix = featurise.historic_matrix(store, config, Past(found, events, store.sessions()))
     heard = tuple(node for node in store.nodes() if store.log_days(node))
-    lines = featurise.lines(store, config, matrix.windows)
-    log.info("%d windows of %d columns, %d log lines", *matrix.X.shape, len(lines))
+    counts: Counter[str] = Counter()
+    lines = featurise.lines(store, config, matrix.windows, counts)
+    log.info("%d windows of %d columns; log lines: %s", *matrix.X.shape, _counted(counts))
     return History(store, found, events, matrix, lines, heard)
+
+
+def _counted(counts: Counter[str]) -> str:
+    """Log lines by what became of them."""
+    names = ("read", "target", "blank", "binary", "truncated", "flood")
+    return ", ".join(f"{name} {counts[name]}" for name in names if counts[name] or name == "read")
 
 
 def _require_failures(store: Store, found: pd.DataFrame, events: pd.DataFrame, config: Config) -> None:

@@ -1,5 +1,6 @@
 import json
 import pickle
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 
 from features import log_columns, matrix, presence, windows
 from features.masking import lines_table
-from features.tables import InputError, Matrix, Panel, to_time
+from features.settings import TemplateSettings
+from features.tables import LOGS, InputError, Matrix, Panel, conform, to_time
 from features.templates import Templates
 from pipelines import featurise
 from pipelines.config import Config
+from pipelines.grid import DAY_NS
 from pipelines.store import Store, frame_bytes
 from tests import small_cluster as made
 
@@ -90,6 +93,37 @@ def test_every_window_scored_alone_has_the_row_it_has_in_history(history: Matrix
 def test_windows_scored_in_a_batch_have_the_rows_they_have_in_history(history: Matrix, templates: Templates) -> None:
     ends = windows.ends(made.START, made.END, CONFIG.features.window).tolist()
     assert differing(history.X, live(ends, templates).X) == []
+
+
+def test_a_flood_of_lines_gives_the_same_columns_live_as_in_history(tmp_path: Path, templates: Templates) -> None:
+    config = Config().model_copy(
+        update={"features": CONFIG.features.model_copy(update={"templates": TemplateSettings(flood_lines=10)})}
+    )
+    store = made.store(tmp_path / "store")
+    text = [f"{a}{b} is odd" for a in "abcdefgh" for b in "ijklmnop"]
+    start = pd.Timestamp("2026-01-01T23:58:00Z")
+    flood = pd.DataFrame({"time": pd.date_range(start, periods=64, freq="5s", unit="ns"), "message": text, "count": 1})
+    lines = pd.concat([made.logs(), conform(flood.assign(node="n1"), LOGS)]).sort_values("time", kind="stable")
+    days = lines["time"].astype("int64") // DAY_NS
+    for day in days.unique().tolist():
+        of_day = lines[(lines["node"] == "n1") & (days == day)]
+        (store.logs_path("n1", day)).write_bytes(frame_bytes(of_day))
+    then = featurise.historic_matrix(store, config, PAST, templates=templates, workers=1)
+    ends = windows.ends(made.START, made.END, config.features.window).tolist()
+    panels = {node: seen(made.panel(node)) for node in made.NODES}
+    now = featurise.live_matrix(
+        panels, lines, PAST, ends, config, step_ns=made.STEP, templates=templates, gpus=made.gpus(), heard=made.NODES
+    )
+    assert differing(then.X, now.X) == []
+    assert np.expm1(then.X["logs.unknown__value"].max()) > 63.9
+
+
+def test_lines_read_a_stretch_at_a_time_are_those_read_at_once(store: Store, history: Matrix) -> None:
+    counts: Counter[str] = Counter()
+    found = featurise.lines(store, CONFIG, history.windows, counts)
+    whole = lines_table(store.logs(*store.span()))
+    pd.testing.assert_frame_equal(found, whole.table)
+    assert counts == whole.counts
 
 
 def test_the_order_in_which_nodes_come_changes_nothing(templates: Templates) -> None:
