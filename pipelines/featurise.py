@@ -27,12 +27,12 @@ from features.masking import lines_table
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import EVENTS, FAILURES, GPUS, LOGS, InputError, Matrix, Panel
 from features.templates import Templates
-from pipelines import executor, rows
+from pipelines import executor, rows, spill
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store, day_text, node_folder, replace_file
 
-_FORMAT = 3  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_FORMAT = 4  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
 _JOIN_EVERY = 64  # tables of lines that are held before they are joined
 
 
@@ -304,28 +304,27 @@ def _inside(lines: pd.DataFrame, start_ns: int, end_ns: int) -> pd.DataFrame:
 def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any) -> Matrix:
     """All `blocks` as one matrix, its rows in the windows' order; the same keywords.
 
-    Columns in which no row of the history has a value are left out. Takes four bytes a value: a cluster's whole
-    history at full width does not fit, a choice of windows does.
+    Columns in which no row of the history has a value are left out. A matrix too large for memory lies in a file, see
+    `pipelines.spill`; take rows of it, not the whole.
     """
-    parts = list(blocks(store, config, past, **how))
-    wanted: pd.DataFrame | None = how.get("wanted")
-    number = np.concatenate([part.windows["window"].to_numpy() for part in parts])
-    order = number if wanted is None else pd.Index(wanted["window"]).get_indexer(pd.Index(number))
-    place = np.argsort(np.argsort(order))
-    held = [~np.isnan(part.X.to_numpy()).all(axis=0) for part in parts]
-    titles = sorted({name for part, some in zip(parts, held, strict=True) for name in part.X.columns[some]})
-    # never touched before its rows are written and each part's are gone, so that memory holds the matrix once
-    out = np.empty((len(number), len(titles)), dtype=np.float32)
-    back = np.argsort(place)
-    told = pd.concat([part.windows for part in parts], ignore_index=True).iloc[back].reset_index(drop=True)
-    labels = pd.concat([part.labels for part in parts], ignore_index=True).iloc[back].reset_index(drop=True)
-    low = len(number)
-    while parts:
-        rows = parts.pop().X.reindex(columns=titles).to_numpy()
-        low -= len(rows)
-        out[place[low : low + len(rows)]] = rows
-    index = pd.MultiIndex.from_arrays([told["node"], told["end"]], names=["node", "end"])
-    return Matrix(told, pd.DataFrame(out, index=index, columns=titles), labels)
+    wanted: pd.DataFrame | None = how.pop("wanted", None)
+    asked = all_windows(store, config, how.get("start_ns"), how.get("end_ns")) if wanted is None else wanted
+    number = pd.Index(asked["window"])
+    made = spill.Spill(len(asked), store.cache_dir)
+    labels: list[pd.DataFrame] = []
+    places: list[NDArray[np.int64]] = []
+    for part in blocks(store, config, past, wanted=asked, **how):
+        places.append(number.get_indexer(pd.Index(part.windows["window"])).astype(np.int64))
+        labels.append(part.labels)
+        made.put(places[-1], part.X)
+    values, titles = made.finish()
+    back = np.argsort(np.concatenate(places))
+    told = pd.concat(labels, ignore_index=True).iloc[back].reset_index(drop=True)
+    if not made.filled.all():  # windows that lie outside the history
+        asked, values = asked[made.filled], values[made.filled]
+    asked = asked.reset_index(drop=True)
+    index = pd.MultiIndex.from_arrays([asked["node"], asked["end"]], names=["node", "end"])
+    return Matrix(asked, pd.DataFrame(values, index=index, columns=titles, copy=False), told)
 
 
 def live_matrix(
