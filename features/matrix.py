@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import history, labels, log_columns, meaning, names, peers, phase, presence, signals
+from features import checkpoint_columns, history, labels, log_columns, meaning, names, peers, phase, presence, signals
 from features.panel import clean
 from features.settings import Calculators, FeatureSettings, LabelSettings, to_nanoseconds
 from features.tables import Matrix, Panel, Series
@@ -92,6 +92,8 @@ def node_rows(
         (list(presence.COLUMNS), presence.columns(whole, ends_ns, settings, known)),
         (list(phase.COLUMNS), phase.columns(tidy, ends_ns, settings)),
     ]
+    if checkpoint_columns.tells(whole):
+        parts.append((list(checkpoint_columns.COLUMNS), checkpoint_columns.columns(whole, ends_ns, settings)))
     for kind, calculators in (("gauge", settings.signals.gauge), ("counter", settings.signals.counter)):
         rows = [row for row, one in enumerate(tidy.series) if meaning.kind(one.metric, settings.panel) == kind]
         if rows and calculators:

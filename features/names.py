@@ -9,6 +9,7 @@ What does not come from tsfresh is named the same way: ``presence.gpus_lost__val
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -87,6 +88,14 @@ def original(name: str) -> str:
     """The column as people read it: the same parts, nothing escaped."""
     metric, steps, calculator = split(name)
     return f"{'.'.join((metric, *steps))}__{calculator}"
+
+
+def kept(columns: Iterable[str], exclude: Sequence[str]) -> list[str]:
+    """The columns in whose readable names none of the regular expressions is found, in their order."""
+    if not exclude:
+        return list(columns)
+    refused = [re.compile(pattern) for pattern in exclude]
+    return [name for name in columns if not any(pattern.search(original(name)) for pattern in refused)]
 
 
 def plain(name: str) -> str:

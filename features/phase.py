@@ -28,7 +28,7 @@ _WRITE = re.compile(_STORAGE + r"writ.*bytes.*")
 _IDLE_BELOW, _BUSY_FROM = 10.0, 50.0  # percent, mean over the node's GPUs
 # The 504-GPU study (arXiv 2605.09370) tells a load by 2 GB/s of reads with low GPU use and a save by 20 GB/s of
 # writes over 63 nodes: 32 and 317 MB/s a node. Writes are seldom spread evenly, so a third of that.
-_LOADING_BYTES, _SAVING_BYTES = 32e6, 100e6
+_LOADING_BYTES, SAVING_BYTES = 32e6, 100e6
 _NOW_NS = 150_000_000_000  # "now" is the window's last two and a half minutes: five cells outvote a lost one
 _CHANGING = 10  # added to the group of a window in which the GPUs took up or laid down work
 
@@ -48,7 +48,7 @@ def cells(clean: Panel) -> NDArray[np.int8]:
     out[use < _IDLE_BELOW] = IDLE
     out[busy] = COMPUTING
     out[(read >= _LOADING_BYTES) & ~busy] = LOADING
-    out[written >= _SAVING_BYTES] = SAVING
+    out[written >= SAVING_BYTES] = SAVING
     out[np.isnan(use)] = UNKNOWN
     return out
 

@@ -228,3 +228,15 @@ class FeatureSettings(Settings):
     signals: SignalSettings = SignalSettings()
     templates: TemplateSettings = TemplateSettings()
     peers: PeerSettings = PeerSettings()
+    # Columns that models are not to see, as regular expressions found anywhere in their names: ^phase\. or \.peer__
+    exclude: tuple[str, ...] = ()
+
+    @field_validator("exclude")
+    @classmethod
+    def _are_expressions(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ValueError(f"{text!r} is no regular expression: {error}") from error
+        return texts

@@ -6,6 +6,7 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import log_columns
+from features import names as grammar
 from features.matrix import Lines, Past, with_logs
 from features.settings import to_nanoseconds
-from features.tables import InputError, Matrix, to_time
+from features.tables import InputError, Matrix, UsageError, to_time
 from features.templates import Templates
 from features.windows import as_ns
 from models import bundle, crossfit, evaluation, rules, splits
@@ -44,6 +46,7 @@ class History(NamedTuple):
     matrix: Matrix
     lines: pd.DataFrame
     heard: tuple[str, ...]
+    exclude: tuple[str, ...] = ()  # columns that no model sees, as `FeatureSettings.exclude`
 
     @property
     def label(self) -> NDArray[np.float32]:
@@ -117,7 +120,13 @@ def recall(store: Store, config: Config) -> History:
     counts: Counter[str] = Counter()
     lines = featurise.lines(store, config, matrix.windows, counts)
     log.info("%d windows of %d columns; log lines: %s", *matrix.X.shape, _counted(counts))
-    return History(store, found, events, matrix, lines, heard)
+    kept = grammar.kept(matrix.X.columns, config.features.exclude)
+    if not kept:
+        raise UsageError("features.exclude leaves no column: name fewer, as ^phase\\.")
+    if len(kept) < matrix.X.shape[1]:
+        log.info("%d columns left out by features.exclude", matrix.X.shape[1] - len(kept))
+        matrix = replace(matrix, X=matrix.X[kept])
+    return History(store, found, events, matrix, lines, heard, config.features.exclude)
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -204,7 +213,10 @@ def logged(history: History, rows: NDArray[np.int64], templates: Templates | Non
     """The matrix's rows, with log columns by these templates."""
     whole = history.matrix
     part = Matrix(whole.windows.iloc[rows].reset_index(drop=True), whole.X.iloc[rows])
-    return part.X if templates is None else with_logs(part, Lines(history.lines, templates, history.heard)).X
+    if templates is None:
+        return part.X
+    X = with_logs(part, Lines(history.lines, templates, history.heard)).X
+    return X[grammar.kept(X.columns, history.exclude)] if history.exclude else X
 
 
 def elsewhere(others: Sequence[History], config: Config) -> list[tuple[pd.DataFrame, NDArray[np.float32]]]:

@@ -86,3 +86,9 @@ def test_lightgbm_and_mlflow_take_the_plain_form() -> None:
         _validate_metric_name(column)
     data = lightgbm.Dataset(np.zeros((4, len(columns))), [0, 1, 0, 1], feature_name=columns, params={"verbose": -1})
     assert data.construct().get_feature_name() == columns
+
+
+def test_columns_are_kept_unless_an_expression_is_found_in_their_readable_name() -> None:
+    columns = [names.column("phase", "now"), names.column("a:b", "peer"), names.column("history", "phase_of")]
+    assert names.kept(columns, ()) == columns
+    assert names.kept(columns, (r"^phase\.", r"a:b\.peer")) == columns[2:]
