@@ -17,7 +17,7 @@ from features import matrix as roof
 from features.settings import to_nanoseconds
 from features.templates import Templates
 from features.windows import as_ns
-from models import evaluation, rules
+from models import evaluation
 from models.lineup import Lineup
 from models.telling import Signs
 from pipelines import report_nodes, report_quality, verdicts
@@ -156,9 +156,8 @@ def _explain(
             near[np.flatnonzero((ends == ends[place]) & ~own)[:_PEERS]] = True
         places = np.flatnonzero(near)
         X = rows(places, templates)
-        began = rules.began(windows.iloc[places], history.events, stride)
         columns = [str(name) for name in X.columns]
-        reasons = lineup.explain_told(champion, seen.signs.rows(places), columns, began=began)
+        reasons = lineup.explain_told(champion, seen.signs.rows(places), columns, began=history.began[places])
         for row, place in zip(part.index.to_numpy(), part["place"].to_numpy(), strict=True):
             at = int(np.searchsorted(places, place))
             said = [verdicts.reason(usual, X, at, column, effect) for column, effect in reasons[at]]

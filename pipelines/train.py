@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from features import log_columns
 from features import names as grammar
-from features.matrix import Lines, Past, with_logs
+from features.matrix import Past
 from features.settings import to_nanoseconds
 from features.tables import InputError, Matrix, UsageError, to_time
 from features.templates import Templates
 from features.windows import as_ns
-from models import bundle, crossfit, evaluation, rules, splits
+from models import bundle, crossfit, evaluation, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.telling import Told
 from models.tracking import Run, Tracker
-from pipelines import experiment, failures, featurise, report_evidence
+from pipelines import experiment, failures, featurise, known, report_evidence
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
 from pipelines.store import Store
@@ -35,6 +35,7 @@ from pipelines.store import Store
 log = logging.getLogger(__name__)
 
 BUNDLE = "bundle"
+_AT_ONCE = 1_000
 
 
 class History(NamedTuple):
@@ -46,6 +47,7 @@ class History(NamedTuple):
     matrix: Matrix
     lines: pd.DataFrame
     heard: tuple[str, ...]
+    began: NDArray[np.bool_]  # of each window, as a live job would have known at its end
     exclude: tuple[str, ...] = ()  # columns that no model sees, as `FeatureSettings.exclude`
 
     @property
@@ -126,7 +128,8 @@ def recall(store: Store, config: Config) -> History:
     if len(kept) < matrix.X.shape[1]:
         log.info("%d columns left out by features.exclude", matrix.X.shape[1] - len(kept))
         matrix = replace(matrix, X=matrix.X[kept])
-    return History(store, found, events, matrix, lines, heard, config.features.exclude)
+    began = known.began(store, matrix.windows, events, to_nanoseconds(config.features.window.stride))
+    return History(store, found, events, matrix, lines, heard, began, config.features.exclude)
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -166,19 +169,24 @@ def _crossfit(
     mined: list[Templates | None] = []
     told_by = np.zeros(len(windows), dtype=np.int64)
 
-    def rows(learn: NDArray[np.int64], tell: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def rows(learn: NDArray[np.int64]) -> tuple[pd.DataFrame, Callable[[NDArray[np.int64]], pd.DataFrame]]:
         templates = mine(history, learn, config)
-        told_by[tell] = len(mined)
         mined.append(templates)
-        return logged(history, learn, templates), logged(history, tell, templates)
+
+        def ask(tell: NDArray[np.int64]) -> pd.DataFrame:
+            told_by[tell] = len(mined) - 1
+            return logged(history, tell, templates)
+
+        return logged(history, learn, templates), ask
 
     def report(fold: Fold, lineup: Lineup) -> None:
         lineups[fold.number] = lineup
         log.info("fold %d of %d (%s)", fold.number + 1, len(folds), fold.name)
 
-    began = rules.began(windows, history.events, to_nanoseconds(config.features.window.stride))
     more = elsewhere(others, config)
-    fitted = crossfit.run(folds, rows, windows, label, names, config.models, began=began, also=more, report=report)
+    fitted = crossfit.run(
+        folds, rows, windows, label, names, config.models, began=history.began, also=more, report=report
+    )
     return fitted, report_evidence.Seen(lineups, fitted.told.signs, tuple(mined), told_by)
 
 
@@ -211,12 +219,17 @@ def mine(history: History, rows: NDArray[np.int64], config: Config) -> Templates
 
 def logged(history: History, rows: NDArray[np.int64], templates: Templates | None) -> pd.DataFrame:
     """The matrix's rows, with log columns by these templates."""
-    whole = history.matrix
-    part = Matrix(whole.windows.iloc[rows].reset_index(drop=True), whole.X.iloc[rows])
-    if templates is None:
-        return part.X
-    X = with_logs(part, Lines(history.lines, templates, history.heard)).X
-    return X[grammar.kept(X.columns, history.exclude)] if history.exclude else X
+    X, windows = history.matrix.X, history.matrix.windows.iloc[rows].reset_index(drop=True)
+    told = pd.DataFrame(index=windows.index)
+    if templates is not None:
+        told = log_columns.columns(history.lines, windows, templates, history.heard)
+    width = X.shape[1]
+    block = np.empty((len(rows), width + told.shape[1]), dtype=np.float32)
+    values = X.to_numpy()
+    for low in range(0, len(rows), _AT_ONCE):  # rows that lie in a file are read a few at a time
+        block[low : low + _AT_ONCE, :width] = values[rows[low : low + _AT_ONCE]]
+    block[:, width:] = told.to_numpy(dtype=np.float32)
+    return pd.DataFrame(block, index=X.index[rows], columns=[*X.columns, *told.columns], copy=False)
 
 
 def elsewhere(others: Sequence[History], config: Config) -> list[tuple[pd.DataFrame, NDArray[np.float32]]]:

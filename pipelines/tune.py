@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ import pandas as pd
 import tomli_w
 from numpy.typing import NDArray
 
-from features.settings import to_nanoseconds
 from features.tables import PREDICTIONS, InputError, UsageError, conform
 from features.windows import as_ns
-from models import evaluation, rules, splits, tuning
+from models import evaluation, splits, tuning
 from models.lineup import BASELINES, Lineup, label_free, members
 from models.scorers import place
 from models.settings import ModelSettings
@@ -135,7 +134,7 @@ class _Bench:
             base,
             told.signs,
             history.label,
-            rules.began(windows, history.events, to_nanoseconds(config.features.window.stride)),
+            history.began,
             int((as_ns(windows["end"]) - as_ns(windows["start"])).max()),
             f"foreshock/{name}/{digest[:16]}",
         )
@@ -184,9 +183,9 @@ class _Bench:
 def _tell(history: History, name: str, base: ModelSettings, config: Config) -> Told:
     """What is told of every window without knowing any failure; no trial changes it."""
 
-    def rows(learn: NDArray[np.int64], tell: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def rows(learn: NDArray[np.int64]) -> tuple[pd.DataFrame, Callable[[NDArray[np.int64]], pd.DataFrame]]:
         templates = mine(history, learn, config)
-        return logged(history, learn, templates), logged(history, tell, templates)
+        return logged(history, learn, templates), lambda tell: logged(history, tell, templates)
 
     where, quiet = place(history.matrix.X), history.label == 0
     return apart(rows, where, quiet, *label_free((name,), base), most=base.quiet_windows)

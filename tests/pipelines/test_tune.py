@@ -44,7 +44,7 @@ def history(count: int = 3) -> History:
     failures = failures_at(*TIMES[:count])
     matrix = Matrix(WINDOWS, matrix_of(WINDOWS, failures, metrics=6), label(WINDOWS, failures, SETTINGS.labels))
     store: Any = Shelf()
-    return History(store, failures, EVENTS.empty(), matrix, LOGS.empty(), ())
+    return History(store, failures, EVENTS.empty(), matrix, LOGS.empty(), (), np.zeros(len(WINDOWS), dtype=bool))
 
 
 @pytest.fixture(scope="module")
