@@ -238,7 +238,8 @@ class Hindsight:
         return out
 
     def _news(self, end_ns: int, stride_ns: int) -> set[str]:
-        events = self.at(end_ns).events
+        # what the user's own catalogue calls hardware is an alarm too, as it is a failure in training
+        events = incidents.with_user_kinds(self.at(end_ns).events, self._labels)
         hard = events[(events["kind"] == "hardware").to_numpy()]
         if hard.empty:
             return set()

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from features.settings import LabelSettings
+from features.settings import CodeSettings, LabelSettings
 from features.tables import EVENTS, GPUS, LOGS, Panel, Series, conform, to_ns, to_time
 from pipelines.watch import Evidence, Hindsight, Watch
 from tests import small_cluster
@@ -109,6 +109,14 @@ def test_a_failure_begins_once_for_each_node() -> None:
     began = windows[past.began(windows, STRIDE)]
     told = [f"{node} {end:%H:%M}" for node, end in zip(began["node"], began["end"], strict=True)]
     assert told == ["n1 00:25", "n3 00:40"]
+
+
+def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
+    seen = watch(xid_line("00:21"))
+    windows = pd.DataFrame([("n1", to_time(at("00:25")))], columns=["node", "end"])
+    harmless = LabelSettings(codes={79: CodeSettings(kind="application")})
+    assert Hindsight(seen, LabelSettings(), None, None).began(windows, STRIDE).all()
+    assert not Hindsight(seen, harmless, None, None).began(windows, STRIDE).any()
 
 
 def test_a_watch_that_saw_nothing_knows_nothing() -> None:
