@@ -16,7 +16,7 @@ from models.lineup import Lineup, label_free
 from models.scorers import Place
 from models.settings import ModelSettings
 from models.splits import Fold, Folds, sample_quiet
-from models.telling import MakeRows, Signs, Told, apart
+from models.telling import MakeRows, Signs, Told, apart, of_matrix
 
 Labels = NDArray[np.float32]
 
@@ -42,11 +42,6 @@ class Crossfit:
     seconds: dict[int, float]
     told: Told
     others: Sequence[tuple[Signs, Labels]] = ()
-
-
-def of_matrix(X: pd.DataFrame) -> MakeRows:
-    """Rows of a matrix in which nothing is fitted."""
-    return lambda learn, tell: (X.iloc[learn], X.iloc[tell])
 
 
 def run(

@@ -26,7 +26,8 @@ from models.tails import Tails
 
 Rows = NDArray[np.int64]
 Block = tuple[Rows, Rows]  # quiet rows to learn from, rows to tell
-MakeRows = Callable[[Rows, Rows], tuple[pd.DataFrame, pd.DataFrame]]
+# Rows to learn from to their part of the matrix, and what gives others' with what was fitted on them (templates)
+MakeRows = Callable[[Rows], tuple[pd.DataFrame, Callable[[Rows], pd.DataFrame]]]
 Make = Callable[[], Scorer]
 
 BLOCKS = 4
@@ -35,6 +36,7 @@ _EMBARGO = 80 * 60_000_000_000  # a window and an hour
 _OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
 _MOST = 6.0  # surprise of a metric: beyond one in a million nothing is known
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
+_AT_ONCE = 10_000  # rows that are told at a time: a matrix of thousands of columns is not held whole
 
 
 class Signs(NamedTuple):
@@ -95,8 +97,7 @@ class Told(NamedTuple):
 def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[Block]:
     """Deal rows by node-days (by shorter slots when there are few days); a block's quiet rows keep the embargo."""
     named = bool((where.node != "").any())
-    span = int(where.end.max() - where.end.min()) + 1
-    slot = min(_DAY, max(-(-span // count), 2 * _EMBARGO // 2 if named else 1))
+    slot = _slot(where, count)
     embargo = _EMBARGO if named else 0
     number, code = where.end // slot, pd.factorize(where.node, sort=True)[0]
     number = number - number.min()
@@ -110,6 +111,21 @@ def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[
         if mine.any():
             found.append((learn if len(learn) > 1 else np.flatnonzero(quiet), np.flatnonzero(mine)))
     return found
+
+
+def _slot(where: Place, count: int = BLOCKS) -> int:
+    """Nanoseconds of a node's time that is dealt to one block."""
+    span = int(where.end.max() - where.end.min()) + 1
+    return min(_DAY, max(-(-span // count), _EMBARGO if (where.node != "").any() else 1))
+
+
+def _portions(tell: Rows, where: Place) -> list[Rows]:
+    """A block's rows in portions of whole slots: no node's window is looked back to from another portion."""
+    if len(tell) <= _AT_ONCE:
+        return [tell]
+    slots, held = np.unique(where.end[tell] // _slot(where), return_inverse=True)
+    portion = np.cumsum(np.bincount(held)) // _AT_ONCE
+    return [tell[portion[held] == number] for number in np.unique(portion[: len(slots)])]
 
 
 class Teller:
@@ -153,7 +169,7 @@ class Teller:
         made, reading = make or {}, reads or {}
         quiet = quiet_rows(y, len(X))
         if told is None:
-            told = apart(lambda learn, tell: (X.iloc[learn], X.iloc[tell]), place(X), quiet, made, reading)
+            told = apart(of_matrix(X), place(X), quiet, made, reading)
         rows = np.flatnonzero(quiet)
         names = [str(name) for name in X.columns]
         columns = _columns(X, rows, read(names))
@@ -194,6 +210,11 @@ class Teller:
         return cls(names, tables, tails, models, state["reads"])
 
 
+def of_matrix(X: pd.DataFrame) -> MakeRows:
+    """Rows of a matrix in which nothing is fitted."""
+    return lambda learn: (X.iloc[learn], lambda wanted: X.iloc[wanted])
+
+
 def apart(
     rows: MakeRows,
     where: Place,
@@ -213,21 +234,8 @@ def apart(
     """
     deal = [(_thin(learn, most), tell) for learn, tell in blocks(where, quiet)]
     opinions = {name: np.zeros(len(where.node)) for name in make}
-    parts: list[pd.DataFrame] = []
-    raws: list[tuple[NDArray[np.float32], NDArray[np.int32]]] = []
-    for learn, tell in deal:
-        known, asked = rows(learn, tell)
-        layout = read([str(name) for name in known.columns])
-        values, here = _values(asked), place(asked)
-        columns = _columns(known, np.arange(len(known)), layout)
-        raws.append(columns.metrics(values, here.node, states_of(values, layout), layout))
-        for name in make:
-            if reads[name] == "X":
-                opinions[name][tell] = make[name]().fit(known.iloc[_some(np.arange(len(known)))]).score(asked)
-        parts.append(_kept(asked, layout))
-    order = np.argsort(np.concatenate([tell for _, tell in deal]))
-    kept = pd.concat(parts).iloc[order]
-    raw, which = (np.concatenate(part)[order] for part in zip(*raws, strict=True))
+    whole = {name: how for name, how in make.items() if reads[name] == "X"}
+    raw, which, kept, layout = _measured(rows, deal, where, whole, opinions)
     odd = np.empty_like(raw)
     for learn, tell in deal:
         tails = Tails.fit(raw[learn], overlap=_OVERLAP, logged=True)
@@ -242,6 +250,38 @@ def apart(
             for learn, tell in deal:
                 opinions[name][tell] = make[name]().fit(seen.iloc[_some(learn)]).score(seen.iloc[tell])
     return Told(signs._replace(opinions=opinions), Tails.fit(raw[quiet], overlap=_OVERLAP, logged=True))
+
+
+def _measured(
+    rows: MakeRows, deal: Sequence[Block], where: Place, make: Mapping[str, Make], opinions: Mapping[str, Floats]
+) -> tuple[NDArray[np.float32], NDArray[np.int32], pd.DataFrame, Layout]:
+    """For every row raw surprises and their columns [n, M], the columns that are kept, and the layout.
+
+    Opinions of the models that read the matrix itself are filled. The matrix's rows are held a portion at a time.
+    """
+    raw, which = np.empty((0, 0), dtype=np.float32), np.empty((0, 0), dtype=np.int32)
+    parts: list[pd.DataFrame] = []
+    order: list[Rows] = []
+    layout = read([])
+    for learn, tell in deal:
+        known, ask = rows(learn)
+        layout = read([str(name) for name in known.columns])
+        columns = _columns(known, np.arange(len(known)), layout)
+        models = {name: how().fit(known.iloc[_some(np.arange(len(known)))]) for name, how in make.items()}
+        del known
+        for some in _portions(tell, where):
+            asked = ask(some)
+            values, here = _values(asked), place(asked)
+            found, column = columns.metrics(values, here.node, states_of(values, layout), layout)
+            if not order:
+                raw = np.empty((len(where.node), found.shape[1]), dtype=np.float32)
+                which = np.empty(raw.shape, dtype=np.int32)
+            raw[some], which[some] = found, column
+            for name, model in models.items():
+                opinions[name][some] = model.score(asked)
+            parts.append(_kept(asked, layout))
+            order.append(some)
+    return raw, which, pd.concat(parts).iloc[np.argsort(np.concatenate(order))], layout
 
 
 def signs_of(

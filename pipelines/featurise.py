@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import floods, matrix, phase, presence, windows
+from features import floods, matrix, names, phase, presence, windows
 from features.masking import lines_table
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import EVENTS, FAILURES, GPUS, LOGS, InputError, Matrix, Panel
@@ -304,10 +304,12 @@ def _inside(lines: pd.DataFrame, start_ns: int, end_ns: int) -> pd.DataFrame:
 def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any) -> Matrix:
     """All `blocks` as one matrix, its rows in the windows' order; the same keywords.
 
-    Columns in which no row of the history has a value are left out. A matrix too large for memory lies in a file, see
+    Columns in which no row of the history has a value are left out, and those that ``exclude`` names: see
+    `features.names.kept`. A matrix too large for memory lies in a file, see
     `pipelines.spill`; take rows of it, not the whole.
     """
     wanted: pd.DataFrame | None = how.pop("wanted", None)
+    exclude: Sequence[str] = how.pop("exclude", ())
     asked = all_windows(store, config, how.get("start_ns"), how.get("end_ns")) if wanted is None else wanted
     number = pd.Index(asked["window"])
     made = spill.Spill(len(asked), store.cache_dir)
@@ -316,7 +318,7 @@ def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any)
     for part in blocks(store, config, past, wanted=asked, **how):
         places.append(number.get_indexer(pd.Index(part.windows["window"])).astype(np.int64))
         labels.append(part.labels)
-        made.put(places[-1], part.X)
+        made.put(places[-1], part.X[names.kept(part.X.columns, exclude)] if exclude else part.X)
     values, titles = made.finish()
     back = np.argsort(np.concatenate(places))
     told = pd.concat(labels, ignore_index=True).iloc[back].reset_index(drop=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,19 +116,16 @@ def recall(store: Store, config: Config) -> History:
     found = failures.failures(store, config)
     _require_failures(store, found, events, config)
     log.info("%d failures; making features", len(found))
-    matrix = featurise.historic_matrix(store, config, Past(found, events, store.sessions()))
+    past, exclude = Past(found, events, store.sessions()), config.features.exclude
+    matrix = featurise.historic_matrix(store, config, past, exclude=exclude)
+    if not matrix.X.shape[1]:
+        raise UsageError("features.exclude leaves no column: name fewer, as ^phase\\.")
     heard = tuple(node for node in store.nodes() if store.log_days(node))
     counts: Counter[str] = Counter()
     lines = featurise.lines(store, config, matrix.windows, counts)
     log.info("%d windows of %d columns; log lines: %s", *matrix.X.shape, _counted(counts))
-    kept = grammar.kept(matrix.X.columns, config.features.exclude)
-    if not kept:
-        raise UsageError("features.exclude leaves no column: name fewer, as ^phase\\.")
-    if len(kept) < matrix.X.shape[1]:
-        log.info("%d columns left out by features.exclude", matrix.X.shape[1] - len(kept))
-        matrix = replace(matrix, X=matrix.X[kept])
     began = known.began(store, matrix.windows, events, to_nanoseconds(config.features.window.stride))
-    return History(store, found, events, matrix, lines, heard, began, config.features.exclude)
+    return History(store, found, events, matrix, lines, heard, began, exclude)
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -223,6 +219,7 @@ def logged(history: History, rows: NDArray[np.int64], templates: Templates | Non
     told = pd.DataFrame(index=windows.index)
     if templates is not None:
         told = log_columns.columns(history.lines, windows, templates, history.heard)
+        told = told[grammar.kept(told.columns, history.exclude)]
     width = X.shape[1]
     block = np.empty((len(rows), width + told.shape[1]), dtype=np.float32)
     values = X.to_numpy()

@@ -8,7 +8,7 @@ import pytest
 
 from features.labels import label
 from features.tables import InputError, UsageError
-from models import bundle, crossfit, evaluation, splits
+from models import bundle, crossfit, evaluation, splits, telling
 from models.lineup import BASELINES, LOOK_BACK, NAMES, Lineup
 from models.rules import REASON
 from models.settings import ModelSettings
@@ -30,7 +30,7 @@ def fitted() -> Lineup:
 def judged() -> dict[str, dict[str, object]]:
     folds = splits.leave_one_failure_out(WINDOWS, FAILURES, LABELS, SETTINGS)
     names = ("blend", "surprise", "lightgbm", "random", "clock-and-node")
-    out = crossfit.run(folds, crossfit.of_matrix(X), WINDOWS, LABEL, names, QUICK)
+    out = crossfit.run(folds, telling.of_matrix(X), WINDOWS, LABEL, names, QUICK)
     assert (out.predictions.groupby("model")["window"].nunique() == len(WINDOWS)).all()
     assert not out.predictions.duplicated(["model", "window"]).any()
     return {
@@ -105,7 +105,7 @@ def test_with_one_failure_a_model_of_labels_is_left_out_and_named() -> None:
     labels = label(windows, one, LABELS)["label"].to_numpy()
     folds = splits.leave_one_failure_out(windows, one, LABELS, SETTINGS)
     out = crossfit.run(
-        folds, crossfit.of_matrix(matrix_of(windows, one)), windows, labels, ("lightgbm", "surprise"), QUICK
+        folds, telling.of_matrix(matrix_of(windows, one)), windows, labels, ("lightgbm", "surprise"), QUICK
     )
     assert set(out.predictions["model"]) == {"surprise"}
     assert (0, "lightgbm") in out.skipped
@@ -116,9 +116,9 @@ def test_a_feature_that_is_made_from_the_failures_is_caught_by_moving_them() -> 
     moved = random_failures(5, 5, 7, seed=9)
     labels = label(WINDOWS, moved, LABELS)
     folds = splits.leave_one_failure_out(WINDOWS, moved, LABELS, SETTINGS)
-    honest = crossfit.run(folds, crossfit.of_matrix(X), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
+    honest = crossfit.run(folds, telling.of_matrix(X), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
     leak = X.assign(leak__mean=labels["lead_seconds"].notna().to_numpy().astype("float32"))
-    leaking = crossfit.run(folds, crossfit.of_matrix(leak), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
+    leaking = crossfit.run(folds, telling.of_matrix(leak), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
     figures = [
         evaluation.judge(out.predictions, moved, WINDOWS, LABELS, SETTINGS)["before"] for out in (honest, leaking)
     ]
