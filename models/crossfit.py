@@ -31,8 +31,8 @@ class Crossfit:
         `PREDICTIONS` of all models.
     skipped
         (fold, model) to why it gave no scores there; such a model is in no fold's predictions.
-    seconds
-        Wall time of each fold.
+    seconds, telling_seconds
+        Wall time of each fold, and of telling the windows before them.
     told, others
         What was told of the windows before any label was read, and of other clusters' with their labels.
     """
@@ -42,6 +42,7 @@ class Crossfit:
     seconds: dict[int, float]
     told: Told
     others: Sequence[tuple[Signs, Labels]] = ()
+    telling_seconds: float = 0.0
 
 
 def run(
@@ -75,9 +76,36 @@ def run(
     InputError
         No model gave scores in every fold.
     """
+    began_at = time.perf_counter()
     free = label_free(names, settings)
     told = apart(rows, _place(windows), label == 0, *free, most=settings.quiet_windows)
     others = [(_told_of(X, y, names, settings).signs, y) for X, y in also]
+    telling = time.perf_counter() - began_at
+    table, skipped, seconds = over(
+        folds, told, windows, label, names, settings, began=began, others=others, report=report
+    )
+    return Crossfit(table, skipped, seconds, told, others, telling)
+
+
+def over(
+    folds: Folds,
+    told: Told,
+    windows: pd.DataFrame,
+    label: NDArray[np.float32],
+    names: tuple[str, ...],
+    settings: ModelSettings,
+    *,
+    began: NDArray[np.bool_] | None = None,
+    others: Sequence[tuple[Signs, Labels]] = (),
+    report: Callable[[Fold, Lineup], None] | None = None,
+) -> tuple[pd.DataFrame, dict[tuple[int, str], str], dict[int, float]]:
+    """`PREDICTIONS` by line-ups that learn in each fold from what is told, what was skipped, and the folds' seconds.
+
+    Raises
+    ------
+    InputError
+        No model gave scores in every fold.
+    """
     parts: list[pd.DataFrame] = []
     skipped: dict[tuple[int, str], str] = {}
     seconds: dict[int, float] = {}
@@ -97,7 +125,7 @@ def run(
     if not kept:
         raise InputError(f"no model could be judged: {next(iter(skipped.values()), 'there was nothing to score')}")
     table = conform(pd.concat(kept, ignore_index=True), PREDICTIONS)[list(PREDICTIONS.columns)]
-    return Crossfit(table, skipped, seconds, told, others)
+    return table, skipped, seconds
 
 
 def _place(windows: pd.DataFrame) -> Place:

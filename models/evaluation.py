@@ -181,14 +181,18 @@ def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...]
 
 
 def thresholds(
-    score: Floats, fold: Ints, ground: Ground, budgets: tuple[float, ...], merge: int
+    score: Floats, fold: Ints, ground: Ground, budgets: tuple[float, ...], merge: int, *, forward: bool = False
 ) -> tuple[Ints, Floats, Floats]:
-    """Folds, thresholds [fold, budget] each spent on the other folds' scores, and [budget] spent on all."""
+    """Folds, thresholds [fold, budget] each spent on the other folds' scores, and [budget] spent on all.
+
+    Forward a threshold is spent on the folds before; the first, which has none, is given its own.
+    """
     numbers = np.unique(fold)
     everything = spend(score, ground, np.ones(len(score), dtype=bool), budgets, merge)
     if len(numbers) == 1:
         return numbers, everything[None, :], everything
-    return numbers, np.vstack([spend(score, ground, fold != n, budgets, merge) for n in numbers]), everything
+    others = [fold < max(n, numbers[1]) if forward else fold != n for n in numbers]
+    return numbers, np.vstack([spend(score, ground, among, budgets, merge) for among in others]), everything
 
 
 def outcomes(ground: Ground, truth: Truth, alarm: Mask) -> tuple[list[str], Floats]:
@@ -232,6 +236,8 @@ def judge(
     windows: pd.DataFrame,
     labels: LabelSettings,
     settings: EvaluationSettings,
+    *,
+    forward: bool = False,
 ) -> dict[str, Any]:
     """One model's figures, in the form of the train command's JSON and ready for it.
 
@@ -241,11 +247,14 @@ def judge(
         `PREDICTIONS` of one model, each window once, by a model that did not see it.
     failures, windows
         `FAILURES` and `WINDOWS` of the judged time.
+    forward
+        Folds are steps in time: a threshold is spent on the steps before, and the first step, which has none, is
+        not judged.
 
     Raises
     ------
     InputError
-        Nothing was scored, or a score is no number.
+        Nothing was scored, a score is no number, or forward there is one step only.
     """
     if predictions.empty or windows.empty:
         raise InputError("no window was scored, so there is nothing to judge; give a longer span")
@@ -254,10 +263,16 @@ def judge(
     truth = judged_failures(predictions, failures, labels)
     length = int((as_ns(windows["end"]) - as_ns(windows["start"])).max())
     ground = survey(predictions, truth, length, labels)
-    score = predictions["score"].to_numpy(dtype=np.float64)[ground.order]
-    fold = predictions["fold"].to_numpy(dtype=np.int64)[ground.order]
-    budgets = (settings.budget_per_day, *settings.curve_budgets)
-    numbers, levels, everything = thresholds(score, fold, ground, budgets, to_nanoseconds(settings.merge))
+    score, fold = _in_order(predictions, ground)
+    budgets, merge = (settings.budget_per_day, *settings.curve_budgets), to_nanoseconds(settings.merge)
+    numbers, levels, everything = thresholds(score, fold, ground, budgets, merge, forward=forward)
+    if forward:
+        if len(numbers) == 1:
+            raise InputError("one step in time only: there is none before it to set a threshold on")
+        predictions = predictions[(predictions["fold"] > numbers[0]).to_numpy()].reset_index(drop=True)
+        truth = judged_failures(predictions, failures, labels)
+        ground = survey(predictions, truth, length, labels)
+        score, fold = _in_order(predictions, ground)
     place = np.searchsorted(numbers, fold)
     curve = []
     for column, budget in enumerate(budgets):
@@ -275,6 +290,12 @@ def judge(
     result["by_failure"] = _by_failure(ground, truth, alarm)
     result["verdict"], result["reason"] = verdict(result)
     return result
+
+
+def _in_order(predictions: pd.DataFrame, ground: Ground) -> tuple[Floats, Ints]:
+    """Scores and folds of the surveyed windows."""
+    score = predictions["score"].to_numpy(dtype=np.float64)[ground.order]
+    return score, predictions["fold"].to_numpy(dtype=np.int64)[ground.order]
 
 
 def _figures(ground: Ground, truth: Truth, alarm: Mask, settings: EvaluationSettings) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from pydantic import Field
 
 from features.settings import Duration, Settings
+
+Protocol = Literal["node", "class", "chronological"]
 
 
 class EvaluationSettings(Settings):
@@ -20,6 +23,8 @@ class EvaluationSettings(Settings):
     embargo: Duration = timedelta(minutes=60)
     quiet_folds: int = Field(default=5, ge=2)
     most_folds: int = Field(default=30, ge=2)  # with more incidents than this, neighbours in time share a fold
+    # The champion is judged by these too, beside leaving one failure out
+    protocols: tuple[Protocol, ...] = ("node", "class", "chronological")
 
 
 class ModelSettings(Settings):

@@ -218,18 +218,31 @@ def chronological(
 ) -> Folds:
     """Train on the past only. The first share of time is never tested; the rest in ``quiet_folds`` steps.
 
-    A step's training ends a horizon (or the embargo, if longer) before it begins: a label nearer than that
-    would know a failure of the step.
+    The first share is as long as a step, or longer until two failures lie in it. A step's training ends a horizon
+    (or the embargo, if longer) before it begins: a label nearer than that would know a failure of the step.
+
+    Raises
+    ------
+    InputError
+        There is too little time, or too little after the second failure.
     """
     line = _timeline(windows)
-    cuts = np.linspace(int(line.end.min()), int(line.end.max()) + 1, settings.quiet_folds + 2).astype(np.int64)
     margin = max(to_nanoseconds(settings.embargo), to_nanoseconds(labels.horizon) + to_nanoseconds(labels.gap))
+    margin += int(np.max(line.end - line.start))
     times = as_ns(failures["time"])
+    first, last = int(line.end.min()), int(line.end.max()) + 1
+    first += (last - first) // (settings.quiet_folds + 1)
+    known = np.sort(times[times > int(line.end.min())])
+    if len(known) > 1:
+        first = max(first, int(known[1]) + margin)
+    if first >= last:
+        raise InputError("the second failure is at the end of the data: nothing later to judge on")
+    cuts = np.linspace(first, last, settings.quiet_folds + 1).astype(np.int64)
     folds = []
     for number in range(settings.quiet_folds):
-        low, high = cuts[number + 1], cuts[number + 2]
+        low, high = cuts[number], cuts[number + 1]
         test = np.flatnonzero((line.end >= low) & (line.end < high))
-        train = np.flatnonzero(line.end <= low - margin - int(np.max(line.end - line.start)))
+        train = np.flatnonzero(line.end <= low - margin)
         held = tuple(str(f) for f, t in zip(failures["failure"], times, strict=True) if t >= low - margin)
         if len(test) and len(train):
             folds.append(Fold(number, f"step-{number}", train, test, held))
