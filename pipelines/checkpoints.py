@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from features import checkpoint_lines, checkpoint_trends
-from features.checkpoint_cells import KINDS, LOAD, SAVE, look, per_node, wanted
+from features.checkpoint_cells import KINDS, SAVE, look, per_node, wanted
 from features.checkpoint_events import figures, gather, skewed, timeline
 from features.checkpoint_spells import Sight
 from features.checkpoint_verdicts import VERDICTS, judge
 from features.settings import CheckpointSettings, PanelSettings, to_nanoseconds
 from features.tables import InputError, to_time
 from models.intervals import clopper_pearson
-from pipelines import checkpoint_limits, executor
+from pipelines import checkpoint_limits, checkpoint_words, executor
 from pipelines import failures as labels
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
@@ -45,6 +45,10 @@ _SPREAD = (
     "slots_in_use",
     "backlog",
     "cpu_share",
+    "gpu_memory_share",
+    "gpu_memory_filled_bytes",
+    "host_waiting_bytes",
+    "disk_busy",
 )
 
 
@@ -98,7 +102,7 @@ def checkpoints(
         "events": events,
     }
     result["cannot_say"] = checkpoint_limits.cannot_say(sights, events, sessions, apart, below, result)
-    result["sentences"] = list(_sentences(result))
+    result["sentences"] = list(checkpoint_words.sentences(result))
     return result
 
 
@@ -193,38 +197,3 @@ def _changes(events: Sequence[Result], store: Store, config: Config) -> Result:
         saves, labels.failures(store, config), config.checkpoints
     )
     return out
-
-
-def _sentences(result: Result) -> Iterator[str]:
-    """What a person wants to hear first; every number from the result."""
-    for kind in (SAVE, LOAD):
-        told = result["summary"][f"{kind}s"]
-        if not told["events"]:
-            yield f"No {kind} was found."
-            continue
-        spread = told["spread"]
-        size = _range(spread["nodes"], "{:.0f}")
-        yield (
-            f"{told['events']} {kind}s by {size} nodes: {told['gpu_hours']:,.0f} GPU-hours "
-            f"({told['gpu_hours_idle']:,.0f} of them idle), median {spread['duration_seconds']['median']:.0f} s and "
-            f"{spread['bytes_per_second']['median'] / 1e9:.1f} GB/s."
-        )
-        link = _range(spread["link_share"], "{:.1%}")
-        storage = spread["storage_share"]["median"]
-        yield f"A node's {kind}s use {link} of its link; the storage runs at {storage:.1%} of its most (median)."
-        if spread["queue_share"]["median"] is not None:
-            yield (
-                f"{spread['queue_share']['median']:.1%} of an operation's time in a {kind} is spent before it is sent, "
-                f"with {spread['slots_in_use']['median']:.0f} RPC slots in use (medians)."
-            )
-        for verdict, share in sorted(told["verdicts"].items(), key=lambda item: -item[1]["events"]):
-            low, high = share["interval"]
-            yield f"{share['events']} of {told['events']} {kind}s are {verdict} ({low:.0%} to {high:.0%})."
-        yield f"{kind.capitalize()}s and size: {result['knee'][kind]['sentence']}"
-        yield f"{kind.capitalize()}s over time: {result['trend'][kind]['sentence']}"
-    yield result["before_failures"]["sentence"]
-
-
-def _range(spread: Result, form: str) -> str:
-    low, high = (form.format(spread[edge]) for edge in ("least", "most"))
-    return low if low == high else f"{low} to {high}"

@@ -12,7 +12,7 @@ import typer
 
 from features.tables import ForeshockError
 from pipelines import console
-from pipelines.commands import analyses, checkpoints, history, learning, live, settings
+from pipelines.commands import analyses, history, learning, live, settings
 
 app = typer.Typer(
     name="foreshock",
@@ -26,7 +26,6 @@ history.add_to(app)
 learning.add_to(app)
 live.add_to(app)
 analyses.add_to(app)
-checkpoints.add_to(app)
 settings.add_to(app)
 
 

@@ -1,22 +1,15 @@
-"""Retries as a part of the HTML report, with figures inline, and as a run of its own in MLflow."""
+"""Retries drawn, as a chapter of the HTML report, and as a run of their own in MLflow."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.tracking import Tracker
-from pipelines import console
+from pipelines import analysis, retries_words
 from pipelines.config import Config
-from pipelines.experiment import dataset
-from pipelines.retries_words import SOURCES, share
+from pipelines.retries_words import SOURCES
 from pipelines.store import Store
 
 Told = Mapping[str, Any]
@@ -38,67 +31,22 @@ def figures(result: Told) -> dict[str, bytes]:
 
 
 def section(result: Told) -> str:
-    """A fragment of HTML that stands alone: sentences, figures, tables, what can't be said."""
-    pictures = "".join(
-        f'<img alt="{html.escape(name[:-4].replace("_", " "))}" style="max-width:100%" '
-        f'src="data:image/png;base64,{base64.b64encode(data).decode()}">\n'
-        for name, data in figures(result).items()
-    )
-    places = [
-        (f"{row['place']}{' or later' if row['or_later'] else ''}", share(row))
-        for row in result["attempts"]["by_place"]
-    ]
-    tables = _table("Success by try", ("try", "succeeded"), places)
-    for source, told in result["troubles"].items():
-        nodes = [(row["node"], share(row)) for row in told["concentration"]["by_node"][:_MOST_BARS]]
-        tables += _table(f"Nodes by {SOURCES[source][1]}", ("node", "share"), nodes)
-        rules = [
-            (
-                row["exclude_after"],
-                row["spare_nodes"],
-                share(row["avoided"]),
-                f"{row['avoided_by_chance']:.1f}",
-                "-" if row["p"] is None else f"{row['p']:.2g}",
-                f"{row['node_hours_saved']:.0f}",
-                f"{row['node_hours_out']:.0f}",
-            )
-            for row in told["policies"]
-        ]
-        heads = ("out at", "spare nodes", "avoided", "by chance", "p", "node-hours saved", "node-hours out")
-        tables += _table(f"Rules for taking nodes out, by {SOURCES[source][1]}", heads, rules)
-    return (
-        '<section id="retries">\n<h2>Retries and recovery</h2>\n'
-        f"{_list(result['sentences'])}{pictures}{tables}"
-        f"{'<h3>What cannot be said</h3>' + _list(result['cannot_say']) if result['cannot_say'] else ''}</section>\n"
+    """The chapter's HTML."""
+    return analysis.section(_shown(result))
+
+
+def _shown(result: Told) -> analysis.Shown:
+    return analysis.Shown(
+        "retries", "Retries and recovery", result, list(retries_words.tables(result)), figures(result)
     )
 
 
 def track(result: Told, config: Config, store: Store, experiment: str, uri: str | None = None) -> str:
-    """Log the result as a run of this experiment and give its id.
-
-    Raises
-    ------
-    UpstreamError
-        MLflow can't be reached or refuses.
-    UsageError
-        Its address is of a kind that it no longer writes to.
-    """
-    tracker = Tracker(uri or config.tracking.uri, config.tracking.artifacts)
-    data = [dataset(store)]
-    tags = {"analysis": "retries", "source": result["source"], "preset": result["preset"]}
-    with tracker.start(experiment, f"retries {store.path.name}", tags=tags, datasets=data) as run:
-        run.log(params=config.retries.model_dump(mode="json"), metrics=dict(_metrics(result)))
-        run.files(
-            {
-                "retries.json": console.to_json(result).encode(),
-                "retries.html": section(result).encode(),
-                **{f"figures/{name}": picture for name, picture in figures(result).items()},
-            }
-        )
-        if result["chains"]["list"]:
-            frame = pd.DataFrame(result["chains"]["list"])
-            run.table(frame.astype(object).where(frame.notna(), None).astype(str), "chains.json")
-    return run.run_id
+    """Log the result as a run of this experiment and give its id; errors as of `pipelines.analysis.track`."""
+    tags = {"source": result["source"], "preset": result["preset"]}
+    listed = ("chains", result["chains"]["list"])
+    shown = _shown(result)
+    return analysis.track(shown, config, store, experiment, metrics=_metrics(result), listed=listed, tags=tags, uri=uri)
 
 
 def _metrics(result: Told) -> dict[str, float | None]:
@@ -125,15 +73,12 @@ def _metrics(result: Told) -> dict[str, float | None]:
 
 
 def _drawn(draw: Callable[..., None], *told: Any) -> bytes:
-    """A figure by one of the functions below, as PNG; the same bytes for the same data."""
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    """A figure by one of the functions below, as PNG."""
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes, *told)
     axes.grid(visible=True, alpha=0.25)
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
-    return out.getvalue()
+    return analysis.png(figure)
 
 
 def _success(axes: Any, rows: Sequence[Told]) -> None:
@@ -177,15 +122,3 @@ def _survival(axes: Any, told: Told, name: str) -> None:
     axes.set_ylabel("share without another")
     axes.set_ylim(0, 1.02)
     axes.set_title(f"Nodes back at work, until more {name} (Kaplan-Meier, {told['n']} returns)", fontsize=10)
-
-
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f"<h3>{html.escape(title)}</h3>\n<table><tr>{head}</tr>\n{body}</table>\n"
-
-
-def _list(lines: Sequence[str]) -> str:
-    return "<ul>\n" + "".join(f"<li>{html.escape(line)}</li>\n" for line in lines) + "</ul>\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Told = Mapping[str, Any]
@@ -191,6 +191,36 @@ def _policies(rules: list[Told], one: str, many: str) -> list[str]:
         "work; this holds only where the node and not its work was at fault."
     )
     return [sentence]
+
+
+def tables(result: Told, most: int = 15) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """The tables that the sentences stand on; of nodes at most so many."""
+    yield (
+        "Success by try",
+        [
+            {"try": f"{row['place']}{' or later' if row['or_later'] else ''}", "succeeded": share(row)}
+            for row in result["attempts"]["by_place"]
+        ],
+    )
+    for source, told in result["troubles"].items():
+        name, dense = SOURCES[source][1], told["concentration"]
+        nodes = [{"node": row["node"], "events": row["count"], "share": share(row)} for row in dense["by_node"][:most]]
+        more = f" (the first {most} of {dense['nodes_touched']})" if dense["nodes_touched"] > most else ""
+        yield f"Nodes by {name}{more}", nodes
+        yield f"Rules for taking nodes out, by {name}", [_rule(row) for row in told["policies"]]
+
+
+def _rule(row: Told) -> dict[str, object]:
+    return {
+        "out at": row["exclude_after"],
+        "spare nodes": row["spare_nodes"],
+        "avoided": share(row["avoided"]),
+        "by chance": row["avoided_by_chance"],
+        "p": row["p"],
+        "node-hours saved": row["node_hours_saved"],
+        "node-hours out": row["node_hours_out"],
+        "no spare left": row["refused"],
+    }
 
 
 def _days(days: float) -> str:

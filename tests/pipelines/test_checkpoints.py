@@ -12,11 +12,11 @@ import pytest
 
 from features.settings import CheckpointSettings
 from features.tables import SESSIONS, InputError, Series, conform
+from pipelines import analysis, checkpoints_report
 from pipelines import checkpoints as verb
-from pipelines import checkpoints_report
 from pipelines.checkpoint_limits import overlapping
 from pipelines.checkpoints import checkpoints
-from pipelines.commands.checkpoints import describe_checkpoints
+from pipelines.commands.analyses import describe_checkpoints
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.ingest import ingest
@@ -214,7 +214,7 @@ def test_the_result_is_printed_as_tables_and_as_json(tmp_path: Path, capsys: pyt
 def test_the_section_of_the_report_holds_figures_verdicts_and_limits(tmp_path: Path) -> None:
     result = told(made(tmp_path / "s", FOUR))
     text = checkpoints_report.section(result)
-    assert text.count("data:image/png;base64,") == 2
+    assert text.count("data:image/png;base64,") == 4
     assert "127 of 128 RPC slots in use" in text
     assert "What cannot be said" in text
     assert checkpoints_report.section(result) == text
@@ -293,7 +293,7 @@ def test_a_run_of_its_own_experiment_holds_figures_and_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = Book()
-    monkeypatch.setattr(checkpoints_report, "Tracker", lambda *_: book)
+    monkeypatch.setattr(analysis, "Tracker", lambda *_: book)
     store = made(tmp_path / "s", FOUR)
     assert checkpoints_report.track(told(store), CONFIG, store, "storage", "sqlite:///x.db") == "r1"
     kept = book.told

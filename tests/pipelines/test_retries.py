@@ -11,7 +11,7 @@ import pytest
 
 from features.tables import InputError, Series, to_ns
 from models.intervals import poisson_rate
-from pipelines import cli, retries_report
+from pipelines import analysis, cli, retries_report
 from pipelines.config import Config
 from pipelines.grid import DAY_NS, Cells
 from pipelines.ingest import ingest
@@ -301,7 +301,7 @@ def test_a_run_of_its_own_holds_shares_with_bounds_the_page_and_the_figures(
             asked.append(experiment)
             return made
 
-    monkeypatch.setattr(retries_report, "Tracker", FakeTracker)
+    monkeypatch.setattr(analysis, "Tracker", FakeTracker)
     store = stored(tmp_path, *PLAIN)
     assert retries_report.track(retries(store, CONFIG), CONFIG, store, "foreshock-retries") == "r1"
     assert asked == ["foreshock-retries"]
