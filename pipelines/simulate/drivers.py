@@ -154,13 +154,7 @@ def _cards(
         return 1 + relative * rng.standard_normal((count, length))
 
     busy = np.where((phase == TRAIN) | (phase == EVAL), 1.0, 0.0)
-    out: Drivers = {}
-    util = UTIL[phase] * np.where(phase == TRAIN, 1.0, doing.intensity) * wobble(0.01)
-    # a step of the job now and then falls between two kernels
-    util = np.where((rng.random((count, length)) < 0.015) & (busy > 0), util * 0.6, util)
-    out["util"] = np.clip(moves.apply("util", util), 0, 1)
-    out["tensor"] = np.clip(TENSOR[phase] * doing.intensity * wobble(0.03) * (out["util"] > 0), 0, 1)
-    out["dram"] = np.clip(out["tensor"] * 1.1 + 0.02 * out["util"], 0, 1)
+    out = _use(doing, busy, count, moves, rng)
     out["power_violation"] = np.maximum(busy * 1500 * np.exp(0.6 * offset[0]) * wobble(0.4), 0)
     out["clock"] = np.where(phase == IDLE, 345.0, 1850.0 + 12 * offset[1] - 25 * (doing.intensity - 0.9)) * wobble(
         0.003
@@ -180,6 +174,37 @@ def _cards(
     out["thermal_violation"] = moves.apply("thermal_violation", hot * 4000.0)
     full = 158000 + 900 * offset[6] + 2000 * np.sin(7 * doing.intensity)
     out["fb"] = np.where(doing.attempt >= 0, 640 + (full - 640) * doing.loaded, 640.0)
+    capped = np.where(out["power_violation"] > 8000, 4.0, 0.0) + np.where(out["thermal_violation"] > 5000, 32.0, 0.0)
+    out["throttle"] = np.where(phase == IDLE, 1.0, capped)
+    _links(out, node, doing, busy, moves, rng)
+    return out
+
+
+def _use(doing: Work, busy: Array, count: int, moves: Moves, rng: np.random.Generator) -> Drivers:
+    """How busy the GPUs are [G, T]."""
+    phase, length = doing.phase, len(doing.phase)
+
+    def wobble(relative: float) -> Array:
+        return 1 + relative * rng.standard_normal((count, length))
+
+    out: Drivers = {}
+    util = UTIL[phase] * np.where(phase == TRAIN, 1.0, doing.intensity) * wobble(0.01)
+    # a step of the job now and then falls between two kernels
+    util = np.where((rng.random((count, length)) < 0.015) & (busy > 0), util * 0.6, util)
+    out["util"] = np.clip(moves.apply("util", util), 0, 1)
+    out["tensor"] = np.clip(TENSOR[phase] * doing.intensity * wobble(0.03) * (out["util"] > 0), 0, 1)
+    out["dram"] = np.clip(out["tensor"] * 1.1 + 0.02 * out["util"], 0, 1)
+    return out
+
+
+def _links(out: Drivers, node: Node, doing: Work, busy: Array, moves: Moves, rng: np.random.Generator) -> None:
+    """What moves over NVLink and PCIe, and the errors of links and memory [G, T]."""
+    count, length = out["util"].shape
+    phase = doing.phase
+
+    def wobble(relative: float) -> Array:
+        return 1 + relative * rng.standard_normal((count, length))
+
     out["nvlink"] = moves.apply("nvlink", 2.4e11 * NVLINK[phase] * doing.intensity * wobble(0.05) + 1e3)
     load = np.where(phase == LOAD, 6e9, np.where(phase == SAVE, 1e9, 3e8 * busy)) + 1e4
     out["pcie_rx"] = moves.apply("pcie_rx", load * wobble(0.1))
@@ -192,9 +217,6 @@ def _cards(
             if driver == name:
                 rate[card] += chatter * (0.5 + busy)
         out[name] = moves.apply(name, rate)
-    capped = np.where(out["power_violation"] > 8000, 4.0, 0.0) + np.where(out["thermal_violation"] > 5000, 32.0, 0.0)
-    out["throttle"] = np.where(phase == IDLE, 1.0, capped)
-    return out
 
 
 def _host(node: Node, doing: Work, times: Array, moves: Moves, habits: Habits, rng: np.random.Generator) -> Drivers:
@@ -224,6 +246,17 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, habits: Habits, r
         out[f"cpu_mode:{mode}"] = np.clip(share.get(mode, cpu * 0.012), 0, 1)
     _storage(out, doing, moves, habits, rng)
     _fabric(out, node, doing, moves, rng)
+    _board(out, node, doing, times, moves, rng)
+    return out
+
+
+def _board(out: Drivers, node: Node, doing: Work, times: Array, moves: Moves, rng: np.random.Generator) -> None:
+    """Memory, heat, fans, disks and how long scrapes take."""
+    length, phase, cpu, hour = len(times), doing.phase, out["cpu"], times / HOUR
+
+    def wobble(relative: float) -> Array:
+        return 1 + relative * rng.standard_normal(length)
+
     out["mem_used"] = 9e10 + np.where(doing.attempt >= 0, 4.5e11, 0) * wobble(0.004)
     out["cache"] = np.clip(2e11 + 6e10 * np.sin(hour / 5 + node.index), 0, None)
     out["mem_avail"] = 2.1e12 - out["mem_used"]
@@ -240,7 +273,6 @@ def _host(node: Node, doing: Work, times: Array, moves: Moves, habits: Habits, r
     out["rare"] = np.full(length, 0.05 / HOUR)
     out["scrape_node"] = 0.045 * np.exp(0.25 * rng.standard_normal(length)) * (1 + 2 * cpu)
     out["scrape_dcgm"] = moves.apply("scrape_dcgm", 0.09 * np.exp(0.3 * rng.standard_normal(length)) * (1 + cpu))
-    return out
 
 
 def _storage(out: Drivers, doing: Work, moves: Moves, habits: Habits, rng: np.random.Generator) -> None:
@@ -260,6 +292,20 @@ def _storage(out: Drivers, doing: Work, moves: Moves, habits: Habits, rng: np.ra
     read = np.where(phase == LOAD, loading, np.where(phase == TRAIN, 6e6, 2e3))
     read = read * np.exp(0.15 * rng.standard_normal(length))
     out["nfs_w"], out["nfs_r"] = write * drag, read * drag
+    _operations(out, doing, slow, pace, habits, rng)
+    flight = np.sum([out[f"op_response:{name}"] for name in OPERATIONS], axis=0)
+    out["nfs_pending"] = out["nfs_ops"] * np.minimum(flight, held)
+    out["nfs_backlog"] = np.sum([out[f"op_queue:{name}"] for name in OPERATIONS], axis=0) * 100
+    out["nfs_slots"] = np.full(length, held)
+    out["pgout"] = moves.apply("pgout", out["nfs_w"] / 1024 * 0.4 + 400 * np.exp(0.5 * rng.standard_normal(length)))
+    out["pgin"] = out["nfs_r"] / 1024 * 0.3 + 150 * np.exp(0.7 * rng.standard_normal(length))
+    out["dirty"] = out["nfs_w"] * 3 + 4e6
+
+
+def _operations(out: Drivers, doing: Work, slow: Array, pace: float, habits: Habits, rng: np.random.Generator) -> None:
+    """Requests of each NFS operation, and the seconds they wait in the queue and for an answer."""
+    phase, length, slots = doing.phase, len(doing.phase), habits.rpc_slots
+    held = float(slots or 65536)
     meta = np.array([4.0, 120.0, 22.0, 60.0, 40.0, 8.0, 0.0])[phase] * np.exp(0.2 * rng.standard_normal(length))
     requests = {
         "READ": out["nfs_r"] / 1048576 + 0.01,
@@ -285,13 +331,6 @@ def _storage(out: Drivers, doing: Work, moves: Moves, habits: Habits, rng: np.ra
         out[f"op_sent:{name}"] = rate * 200 + (out["nfs_w"] if name == "WRITE" else 0)
         out[f"op_recv:{name}"] = rate * 150 + (out["nfs_r"] if name == "READ" else 0)
     out["nfs_meta"], out["nfs_ops"] = meta, np.sum([requests[name] for name in OPERATIONS], axis=0)
-    flight = np.sum([out[f"op_response:{name}"] for name in OPERATIONS], axis=0)
-    out["nfs_pending"] = out["nfs_ops"] * np.minimum(flight, held)
-    out["nfs_backlog"] = np.sum([out[f"op_queue:{name}"] for name in OPERATIONS], axis=0) * 100
-    out["nfs_slots"] = np.full(length, held)
-    out["pgout"] = moves.apply("pgout", out["nfs_w"] / 1024 * 0.4 + 400 * np.exp(0.5 * rng.standard_normal(length)))
-    out["pgin"] = out["nfs_r"] / 1024 * 0.3 + 150 * np.exp(0.7 * rng.standard_normal(length))
-    out["dirty"] = out["nfs_w"] * 3 + 4e6
 
 
 def _fabric(out: Drivers, node: Node, doing: Work, moves: Moves, rng: np.random.Generator) -> None:

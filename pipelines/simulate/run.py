@@ -263,52 +263,53 @@ def _write_sessions(setting: _Setting, machines: tuple[cluster.Node, ...], sched
     )
 
 
+def _true_failure(setting: _Setting, machines: tuple[cluster.Node, ...], failure: failures.Failure) -> dict[str, Any]:
+    plan, node = failure.plan, machines[failure.node]
+    card = node.gpus[failure.gpu] if failure.gpu >= 0 else None
+    warns = bool(failure.effects or failure.lines)
+    begins = [effect.start for effect in failure.effects] + [sign.start for sign in failure.lines]
+    first = min(begins, default=failure.time)
+    return {
+        "kind": plan.kind,
+        "node": node.name,
+        "gpu": card.uuid if card else "",
+        "pci": card.pci_kernel if card else "",
+        "time": _iso(setting, failure.time),
+        "xid": plan.xids[0] if plan.xids else None,
+        "xids": list(plan.xids),
+        "in_log": plan.in_log,
+        "in_gauge": plan.in_gauge,
+        "vanishes": plan.vanishes,
+        "warning_start": _iso(setting, first) if warns else None,
+        "warning_minutes": round((failure.time - first) / 60, 2) if warns else 0.0,
+        "strength": plan.strength if warns else 0.0,
+        "signs": [
+            {
+                "driver": effect.driver,
+                "metrics": [m.name for m in setting.metrics if m.driver.split(":")[0] == effect.driver],
+                "shape": effect.shape,
+                "mode": effect.mode,
+                "amplitude": effect.amplitude,
+                "start": _iso(setting, effect.start),
+            }
+            for effect in failure.effects
+        ],
+        "templates": [sign.template for sign in failure.lines],
+        "job": failure.job,
+        "rebooted": _iso(setting, failure.reboot[1]),
+        "repaired": _iso(setting, failure.back),
+    }
+
+
 def _write_truth(
     setting: _Setting, machines: tuple[cluster.Node, ...], schedule: jobs.Schedule, trouble: benign.Benign
 ) -> None:
-    def one(failure: failures.Failure) -> dict[str, Any]:
-        plan, node = failure.plan, machines[failure.node]
-        card = node.gpus[failure.gpu] if failure.gpu >= 0 else None
-        warns = bool(failure.effects or failure.lines)
-        begins = [effect.start for effect in failure.effects] + [sign.start for sign in failure.lines]
-        first = min(begins, default=failure.time)
-        return {
-            "kind": plan.kind,
-            "node": node.name,
-            "gpu": card.uuid if card else "",
-            "pci": card.pci_kernel if card else "",
-            "time": _iso(setting, failure.time),
-            "xid": plan.xids[0] if plan.xids else None,
-            "xids": list(plan.xids),
-            "in_log": plan.in_log,
-            "in_gauge": plan.in_gauge,
-            "vanishes": plan.vanishes,
-            "warning_start": _iso(setting, first) if warns else None,
-            "warning_minutes": round((failure.time - first) / 60, 2) if warns else 0.0,
-            "strength": plan.strength if warns else 0.0,
-            "signs": [
-                {
-                    "driver": effect.driver,
-                    "metrics": [m.name for m in setting.metrics if m.driver.split(":")[0] == effect.driver],
-                    "shape": effect.shape,
-                    "mode": effect.mode,
-                    "amplitude": effect.amplitude,
-                    "start": _iso(setting, effect.start),
-                }
-                for effect in failure.effects
-            ],
-            "templates": [sign.template for sign in failure.lines],
-            "job": failure.job,
-            "rebooted": _iso(setting, failure.reboot[1]),
-            "repaired": _iso(setting, failure.back),
-        }
-
     export.truth(
         setting.out / "truth.json",
         {
             "note": "made-up data: figures obtained from it say nothing about a real cluster",
             "seed": setting.seed,
-            "failures": [one(failure) for failure in schedule.failures],
+            "failures": [_true_failure(setting, machines, failure) for failure in schedule.failures],
             "benign": [
                 {
                     "kind": event.kind,
