@@ -152,6 +152,14 @@ def _require(champion: str, skipped: Mapping[tuple[int, str], str]) -> None:
         raise InputError(f"{champion} could not be fitted in a fold: {why}")
 
 
+def brief(judged: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the champion caught, in a few words."""
+    name, found = next(iter(judged.items()))
+    total = len(found["by_failure"])
+    rate = found["false_alarms_per_day"]
+    return f"{name} catches {found['before']} of {total} before, {found['at']} at, at {rate:.2f} false alarms a day"
+
+
 def best_baseline(judged: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The baseline that catches most before; None without one."""
     return max((name for name in judged if name in BASELINES), key=lambda name: judged[name]["before"], default=None)

@@ -16,6 +16,7 @@ from features.settings import Settings
 from features.tables import to_time
 from features.windows import as_ns
 from models.crossfit import Crossfit
+from models.protocols import brief
 from models.registry import JUDGING_TAG
 from models.splits import Fold, Folds
 from models.tracking import Dataset, Run
@@ -35,6 +36,7 @@ _FIGURES = (
     "p_permutation",
     "before_by_chance",
 )
+_INTERVALS = ("before_interval", "false_alarms_interval")
 _OUTCOMES = {"missed": 0.0, "at": 1.0, "before": 2.0}
 
 
@@ -65,6 +67,8 @@ def record(
                 run.curve(f"curve/{name}/{key}", points)
     run.table(_failure_table(judged), "failures.json")
     run.table(_alarm_table(evidence), "false_alarms.json")
+    if report["protocols"]:
+        run.table(_protocol_table(report), "protocols.json")
     horizon = config.labels.horizon.total_seconds() / 60
     pictures = plots.figures(judged, champion, fitted.predictions, report["budget_per_day"], horizon)
     run.files(
@@ -88,7 +92,8 @@ def judging(predictions: pd.DataFrame, judged: Mapping[str, Mapping[str, Any]], 
     whole.update(as_ns(own["end"]).tobytes() + own["fold"].to_numpy(dtype="int64").tobytes())
     whole.update("\0".join(own["node"]).encode())
     whole.update(json.dumps([[row["failure"], row["time"]] for row in judged[first]["by_failure"]]).encode())
-    whole.update((config.labels.model_dump_json() + config.evaluation.model_dump_json()).encode())
+    rules = config.evaluation.model_dump_json(exclude={"protocols"})  # what else was judged changes no figure
+    whole.update((config.labels.model_dump_json() + rules).encode())
     return whole.hexdigest()
 
 
@@ -104,6 +109,9 @@ def note(report: Mapping[str, Any]) -> str:
         f"out, at a budget of {report['budget_per_day']} false alarms a day. Champion: {_cell(report['champion'])}. "
         "95 % intervals in brackets."
     )
+    beside = [
+        f"- {found['words']}: {found['why_not'] or brief(found['models'])}" for found in report["protocols"].values()
+    ]
     more = (
         "Pictures are under *Artifacts*: `figures/trade_off.png`, and a timeline for each failure. "
         f"The same as one page: `foreshock report {report['run_id']} --out report.html`"
@@ -117,6 +125,8 @@ def note(report: Mapping[str, Any]) -> str:
             "| model | before | at | missed | false alarms a day | lead (min) |",
             "|---|---|---|---|---|---|",
             *rows,
+            "",
+            *map(_cell, beside),
             "",
             more,
         ]
@@ -162,13 +172,21 @@ def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     yield from figures(report["models"][report["champion"]])
     for name, found in report["models"].items():
         yield from ((f"{name}/{key}", value) for key, value in figures(found) if value is not None)
+    for protocol, found in report["protocols"].items():
+        for name, judged in found["models"].items():
+            if name == report["champion"]:
+                yield from ((f"protocol/{protocol}/{key}", judged[key]) for key in _FIGURES if judged[key] is not None)
+    cost = report["cost"]
+    for key in ("seconds", "cpu_seconds", "peak_mebibytes"):
+        yield f"cost/{key}", cost[key]
+    yield from ((f"cost/{stage}_seconds", seconds) for stage, seconds in cost["stages"].items())
 
 
 def figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     """A judged model's figures as metrics."""
     for key in _FIGURES:
         yield key, found[key]
-    for key in ("before_interval", "false_alarms_interval"):
+    for key in _INTERVALS:
         low, high = found[key]
         yield f"{key}_low", low
         yield f"{key}_high", high
@@ -181,6 +199,18 @@ def figures(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
 def _failure_table(judged: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """A row for each failure and model."""
     rows = [{"model": name, **row} for name, found in judged.items() for row in found["by_failure"]]
+    return pd.DataFrame(rows).astype(object).where(lambda frame: frame.notna(), None)
+
+
+def _protocol_table(report: Mapping[str, Any]) -> pd.DataFrame:
+    """A row for each protocol and model, or for a protocol that could not be judged."""
+    rows: list[dict[str, Any]] = []
+    for protocol, found in report["protocols"].items():
+        about = {"protocol": protocol, "words": found["words"], "folds": found["folds"], "why not": found["why_not"]}
+        rows += [
+            {**about, "model": name, **{key: judged[key] for key in (*_FIGURES, *_INTERVALS)}}
+            for name, judged in found["models"].items()
+        ] or [about]
     return pd.DataFrame(rows).astype(object).where(lambda frame: frame.notna(), None)
 
 

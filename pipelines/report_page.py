@@ -13,7 +13,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from models.lineup import BASELINES
-from pipelines import report_charts, report_nodes
+from models.protocols import best_baseline
+from pipelines import costs, report_charts, report_nodes
 
 MADE_UP_TAG = "data.made_up"
 _MOST_FAILURES = 60
@@ -44,7 +45,8 @@ def render(
     ]
     return _template().render(
         title="What foreshock learned",
-        report={"skipped": {}, "mcnemar": {}, **report},
+        report={"skipped": {}, "mcnemar": {}, "cost": None, **report},
+        protocols=_protocols(report),
         evidence=evidence,
         best=best,
         total=best["before"] + best["at"] + best["missed"],
@@ -62,6 +64,16 @@ def render(
         version=tags.get("foreshock.version", ""),
         data_name=tags.get("data.name", ""),
     )
+
+
+def _protocols(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The champion by the other protocols: its figures and the best baseline's, or why there are none."""
+    out = []
+    for found in report.get("protocols", {}).values():
+        best = best_baseline(found["models"])
+        rival = None if best is None else {"name": best, "before": found["models"][best]["before"]}
+        out.append({**found, "champion": found["models"].get(report["champion"]), "rival": rival})
+    return out
 
 
 def _order(report: Mapping[str, Any]) -> list[str]:
@@ -152,6 +164,7 @@ def _template() -> jinja2.Template:
         "time": _time,
         "minutes": _minutes,
         "p": _p,
+        "cost": costs.words,
         "one": lambda value: "-" if value is None else f"{value:.1f}",
         "two": lambda value: "-" if value is None else f"{value:.2f}",
         "number": lambda value: f"{value:g}",

@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from features import log_columns
 from features import names as grammar
 from features.matrix import Past
-from features.settings import to_nanoseconds
+from features.settings import format_duration, to_nanoseconds
 from features.tables import InputError, Matrix, UsageError, to_time
 from features.templates import Templates
 from features.windows import as_ns
-from models import bundle, crossfit, evaluation, splits
+from models import bundle, crossfit, evaluation, protocols, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.telling import Told
 from models.tracking import Run, Tracker
 from pipelines import experiment, failures, featurise, known, report_evidence
 from pipelines.config import Config
+from pipelines.costs import Costs, words
 from pipelines.frozen import Frozen, Usual
 from pipelines.store import Store
 
@@ -79,9 +80,10 @@ def train(
     UsageError
         A model's name is unknown.
     """
-    names = _names(config)
-    history = recall(Store.open(store), config)
-    others = [recall(Store.open(path), config) for path in also]
+    names, costs = _names(config), Costs()
+    with costs.stage("recalling"):
+        history = recall(Store.open(store), config)
+        others = [recall(Store.open(path), config) for path in also]
     tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
     data = [experiment.dataset(one.store) for one in (history, *others)]
     own = experiment.provenance("train", history.store, history.matrix.labels, len(history.failures))
@@ -89,14 +91,24 @@ def train(
     with tracker.start(config.tracking.experiment, _run_name(history), tags=said, datasets=data) as run:
         folds = splits.leave_one_failure_out(history.matrix.windows, history.failures, config.labels, config.evaluation)
         fitted, seen = _crossfit(history, folds, names, config, others)
-        judged = judge(fitted.predictions, history, config)
+        costs.add("telling", fitted.telling_seconds)
+        costs.add("folds", sum(fitted.seconds.values()))
+        with costs.stage("judging"):
+            judged = judge(fitted.predictions, history, config)
         best = evaluation.compare(affordable(judged, config.evaluation.budget_per_day), BASELINES)
         champion = best["champion"] or next(iter(judged))
         log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
-        frozen = freeze(history, champion, judged, fitted, config)
-        evidence = _evidence(history, champion, judged, fitted, seen, frozen.usual, config)
+        with costs.stage("freezing"):
+            frozen = freeze(history, champion, judged, fitted, config)
+        with costs.stage("explaining"):
+            evidence = _evidence(history, champion, judged, fitted, seen, frozen.usual, config)
         report = _report(history, judged, champion, best, config)
         report |= {"run_id": run.run_id, "experiment": config.tracking.experiment, "skipped": _skipped(fitted)}
+        report["protocols"] = beside(history, champion, fitted, config)
+        for protocol, found in report["protocols"].items():
+            costs.add(f"protocol {protocol}", found["seconds"])
+        report["cost"] = costs.told()
+        log.info("cost: %s", words(report["cost"]))
         experiment.record(run, report, evidence, fitted, folds, config)
         report["registered"] = _keep(run, tracker, frozen, report, config, register=register)
     return report
@@ -111,7 +123,18 @@ def _names(config: Config) -> tuple[str, ...]:
 
 
 def recall(store: Store, config: Config) -> History:
-    """Failures, windows, rows and lines of a store."""
+    """Failures, windows, rows and lines of a store.
+
+    Raises
+    ------
+    InputError
+        There is no failure to learn from.
+    UsageError
+        The settings leave no time for a warning, or no column.
+    """
+    if config.labels.horizon <= config.labels.gap:
+        horizon, gap = format_duration(config.labels.horizon), format_duration(config.labels.gap)
+        raise UsageError(f"a horizon of {horizon} and a gap of {gap} leave no time for a warning; widen --horizon")
     events = failures.events(store, config)
     found = failures.failures(store, config)
     _require_failures(store, found, events, config)
@@ -249,6 +272,30 @@ def judge(predictions: pd.DataFrame, history: History, config: Config) -> dict[s
         str(name): evaluation.judge(of_model, history.failures, windows, config.labels, config.evaluation)
         for name, of_model in predictions.groupby("model", sort=False)
     }
+
+
+def beside(history: History, champion: str, fitted: crossfit.Crossfit, config: Config) -> dict[str, dict[str, Any]]:
+    """The champion and the baselines judged by the other protocols, by their names."""
+
+    def rows(learn: NDArray[np.int64]) -> tuple[pd.DataFrame, Callable[[NDArray[np.int64]], pd.DataFrame]]:
+        templates = mine(history, learn, config)
+        return logged(history, learn, templates), lambda tell: logged(history, tell, templates)
+
+    asked = protocols.Ask(
+        tuple(dict.fromkeys((champion, *(name for name in NAMES if name in BASELINES)))),
+        history.matrix.windows,
+        history.failures,
+        history.label,
+        history.began,
+        fitted.told,
+        rows,
+        fitted.others,
+    )
+    out: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(config.evaluation.protocols):
+        out[name] = protocols.judge(name, asked, config.labels, config.evaluation, config.models)
+        log.info("%s: %s", protocols.WORDS[name], out[name]["why_not"] or protocols.brief(out[name]["models"]))
+    return out
 
 
 def affordable(judged: dict[str, dict[str, Any]], budget: float) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from pipelines.commands.options import (
     with_windows,
 )
 from pipelines.config import Config
+from pipelines.costs import words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -108,7 +109,35 @@ def describe_training(report: dict[str, object]) -> str:
         f"out, at a budget of {report['budget_per_day']} false alarms a day; 95 % intervals in brackets."
     )
     last = f"Champion: {report['champion']} ({report['registered'] or 'not registered'}). Verdict: {report['verdict']}."
-    return f"{head}\n\n{console.table(rows, rows[0])}\n\n{last}"
+    beside, cost = report["protocols"], report["cost"]
+    assert isinstance(beside, dict)  # noqa: S101  # as above
+    assert isinstance(cost, dict)  # noqa: S101  # as above
+    other = [
+        {
+            "judged otherwise": name,
+            **dict.fromkeys(("before", "at", "missed", "false alarms/day", "best baseline before"), ""),
+            **_otherwise(found, str(report["champion"])),
+        }
+        for name, found in beside.items()
+    ]
+    parts = [head, console.table(rows, rows[0]), console.table(other, other[0]) if other else "", last]
+    return "\n\n".join(part for part in [*parts, f"Cost: {words(cost)}."] if part)
+
+
+def _otherwise(found: dict[str, Any], champion: str) -> dict[str, object]:
+    """A protocol's row: the champion's figures, or why there are none."""
+    if found["why_not"]:
+        return {"before": found["why_not"]}
+    from models.protocols import best_baseline  # noqa: PLC0415  # other commands need not load the models
+
+    own, best = found["models"][champion], best_baseline(found["models"])
+    return {
+        "before": f"{own['before']} of {len(own['by_failure'])} ({_share(own['before_interval'])})",
+        "at": own["at"],
+        "missed": own["missed"],
+        "false alarms/day": f"{own['false_alarms_per_day']:.2f} ({_range(own['false_alarms_interval'])})",
+        "best baseline before": "" if best is None else f"{found['models'][best]['before']} ({best})",
+    }
 
 
 def _share(interval: list[float]) -> str:

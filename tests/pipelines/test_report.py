@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from features.tables import InputError, UsageError
@@ -12,7 +13,7 @@ from models.tracking import Tracker
 from pipelines import experiment, report
 from pipelines.config import Config, TrackingSettings
 from pipelines.store import Store
-from tests.pipelines.reported import trained
+from tests.pipelines.reported import judged, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # MLflow leaves its SQLite pool to the collector
 
@@ -101,6 +102,22 @@ def test_what_is_neither_a_store_nor_a_run_is_told(config: Config, tmp_path: Pat
 def test_the_page_needs_a_file_to_go_to(config: Config, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a folder that exists"):
         report.report("0" * 32, config, tmp_path / "no" / "r.html")
+
+
+def test_runs_sort_by_what_other_protocols_and_the_clock_said(tracker: Tracker) -> None:
+    metrics = tracker.client.get_run(trained(tracker, 1)).data.metrics
+    assert (metrics["protocol/node/before"], metrics["protocol/node/missed"]) == (1, 0)
+    assert (metrics["cost/seconds"], metrics["cost/recalling_seconds"]) == (95, 60)
+    assert not any(name.startswith("protocol/class") for name in metrics)
+
+
+def test_judged_by_more_protocols_two_runs_stay_comparable() -> None:
+    frame = pd.DataFrame({"model": "m", "node": "n1", "end": [pd.Timestamp("2026-01-01", tz="UTC")], "fold": 0})
+    every = Config()
+    fewer = every.model_copy(update={"evaluation": every.evaluation.model_copy(update={"protocols": ()})})
+    other = every.model_copy(update={"evaluation": every.evaluation.model_copy(update={"budget_per_day": 2.0})})
+    said = [experiment.judging(frame, {"m": judged()}, config) for config in (every, fewer, other)]
+    assert said[0] == said[1] != said[2]
 
 
 def test_the_note_in_the_ui_is_a_table_of_models(tracker: Tracker) -> None:

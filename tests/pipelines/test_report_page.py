@@ -14,7 +14,20 @@ def test_the_page_asks_for_nothing_from_a_network() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["1 of 1", "XID 79", "RESTART_BM", "up (maximum) is 1", "a line", "GPU-1", "1 no node", "Limits of what"]
+    "words",
+    [
+        "1 of 1",
+        "XID 79",
+        "RESTART_BM",
+        "up (maximum) is 1",
+        "a line",
+        "GPU-1",
+        "1 no node",
+        "Limits of what",
+        "Leave one node out",
+        "Not judged: all failures are of XID 79",
+        "95 s (90 s of processor)",
+    ],
 )
 def test_the_page_tells(words: str) -> None:
     assert words in report_page.render(report(), evidence(), {})
