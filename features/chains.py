@@ -7,7 +7,7 @@ succeeds. A retry is told automatic from manual by how long it let wait, for no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +23,30 @@ _SUCCESS = frozenset(
 )
 # Neither worked nor broke: somebody or something more important ended it
 _STOPPED = frozenset({"cancelled", "canceled", "preempted", "revoked", "suspended", "stopped", "requeued"})
+# Slurm's states, Kubernetes' reasons and what schedulers of other kinds write
+_FAILURE = frozenset(
+    {"failed", "failure", "fail", "error", "errored", "timeout", "node_fail", "nodefail", "out_of_memory", "oom"}
+    | {"oomkilled", "boot_fail", "launch_failed", "deadline", "deadlineexceeded", "backofflimitexceeded", "crashed"}
+    | {"aborted", "killed", "evicted", "lost", "exited", "terminated", "special_exit", "reconfig_fail"}
+)
 _UNKNOWN = frozenset({"", "unknown", "running", "pending", "active", "configuring", "completing", "none", "null"})
 _SECOND = 1_000_000_000
 NAT = int(np.iinfo(np.int64).min)  # what NaT is as int64
 
 
+def _word(outcome: str) -> str:
+    return outcome.strip().casefold().split(" ")[0].rstrip("+")  # sacct writes "CANCELLED by 1000", and CANCELLED+
+
+
+def unfamiliar(outcomes: Iterable[object]) -> Counter[str]:
+    """Words for an ending that nobody has said the meaning of, and how often each came; they count as failures."""
+    known = _SUCCESS | _STOPPED | _UNKNOWN | _FAILURE
+    return Counter(str(outcome) for outcome in outcomes if _word(str(outcome)) not in known)
+
+
 def kind_of(outcome: str) -> str:
-    """What a scheduler's word for an ending means; any word not known is a failure (TIMEOUT, NODE_FAIL, OOM)."""
-    first = outcome.strip().casefold().split(" ")[0].rstrip("+")  # sacct writes "CANCELLED by 1000", and CANCELLED+
+    """What a scheduler's word for an ending means; any word not known is a failure."""
+    first = _word(outcome)
     for words, kind in ((_SUCCESS, SUCCESS), (_STOPPED, STOPPED), (_UNKNOWN, UNKNOWN)):
         if first in words:
             return kind

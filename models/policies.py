@@ -88,8 +88,8 @@ def judge(
     -------
     dict
         exclude_after, spare_nodes, exclude_days, avoided (share with interval), avoided_by_chance (mean count of as
-        many nodes drawn at random for the same times), p (of at least as many by chance), node_hours_saved, unpriced
-        (avoided failures without a cost), node_hours_out, most_out, refused.
+        many nodes drawn at random for the same times), p (of at least as many by chance), node_hours_saved (None where
+        no failure has a cost), unpriced (avoided failures without one), node_hours_out, most_out, refused.
     """
     avoided, out, refused = replay(record, after, spare, hold_days)
     rng = np.random.default_rng(seed)
@@ -109,7 +109,7 @@ def judge(
         "avoided": share(count, len(avoided), confidence),
         "avoided_by_chance": float(chance.mean()),
         "p": float(((chance >= count).sum() + 1) / (draws + 1)) if out else None,
-        "node_hours_saved": float(np.nansum(record.cost[avoided])),
+        "node_hours_saved": None if np.isnan(record.cost).all() else float(np.nansum(record.cost[avoided])),
         "unpriced": int(np.isnan(record.cost[avoided]).sum()),
         "node_hours_out": float(sum(end - start for _, start, end in out) * 24),
         "most_out": int(max(np.cumsum([step for _, step in edges]), default=0)) if edges else 0,

@@ -69,6 +69,7 @@ def retries(store: Store, config: Config, preset: str | None = None) -> dict[str
     result["lost"] = _lost(found, config.retries, cannot)
     result["troubles"] = _troubles(found, config, size, cannot)
     cannot += retries_words.doubts(doubts, len(found.tried))
+    cannot += retries_words.unfamiliar(chains.unfamiliar(found.sessions["outcome"]))
     cannot += _clock_doubts(found)
     result["cannot_say"] = cannot
     result["sentences"] = retries_words.sentences(result)
@@ -226,6 +227,9 @@ def _lost(found: _Found, settings: RetrySettings, cannot: list[str]) -> dict[str
     if len(found.tried) and not any(len(names) for names in found.tried["nodes"]):
         cannot.append(retries_words.NO_NODES)
         return {"node_hours": None, "gpu_hours": None, "gpus_per_node": each or None}
+    if len(found.tried) and not np.isfinite(found.tried[["hours", "gap_seconds"]].to_numpy(dtype=float)).any():
+        cannot.append(retries_words.NO_HOURS)
+        return {"node_hours": None, "gpu_hours": None, "gpus_per_node": each or None}
     if len(found.tried) and not each:
         cannot.append(retries_words.NO_GPUS)
     return {
@@ -238,6 +242,8 @@ def _lost(found: _Found, settings: RetrySettings, cannot: list[str]) -> dict[str
 def _troubles(found: _Found, config: Config, size: int, cannot: list[str]) -> dict[str, Any]:
     """Node by node: exclusions from jobs, failures by the preset, and incidents of any XID."""
     out = {}
+    if not _spares(config.retries, size):
+        cannot.append(retries_words.NO_SPARE.format(nodes=size))
     left_out = chains.exclusions(found.sessions)
     if not len(left_out) and found.source == "given":
         left_out = chains.dropped(found.tried)
@@ -299,10 +305,15 @@ def _of_nodes(rows: pd.DataFrame, found: _Found, config: Config, size: int, span
         "rates": {"unit": "per 100 node-days", "first": _rate(fresh, level), "again": _rate(again, level)},
         "first_or_again_p": recovery.sooner(_columns(fresh), _columns(again)),
         "policies": policies.table(
-            record, settings.exclude_after, settings.spare_nodes, settings.exclude_for.total_seconds() / 86_400,
+            record, settings.exclude_after, _spares(settings, size), settings.exclude_for.total_seconds() / 86_400,
             draws=draws, confidence=level,
         ),
     }  # fmt: skip
+
+
+def _spares(settings: RetrySettings, size: int) -> tuple[int, ...]:
+    """The pools of spare nodes that a cluster of this size could have."""
+    return tuple(spare for spare in settings.spare_nodes if spare < size)
 
 
 def _waits(rows: pd.DataFrame, start: int, end: int) -> tuple[list[tuple[float, bool]], list[tuple[float, bool]]]:

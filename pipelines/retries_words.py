@@ -18,6 +18,8 @@ NO_SESSIONS = (
     "intervals, success and lost hours."
 )
 NO_NODES = "The sessions name no nodes: lost hours and what exclusions cost can't be said; give them a column nodes."
+NO_HOURS = "No try has both a start and an end: lost hours and intervals can't be said; give the column ended."
+NO_SPARE = "The cluster has {nodes} node(s): no rule for taking nodes out can be tried, for no node could stand in."
 NO_GPUS = "How many GPUs a node has is not known: hours are node-hours; set retries.gpus_per_node."
 DROPPED = (
     "The sessions name no excluded nodes: whether a node was left out on purpose can't be said; nodes of a failed try "
@@ -27,7 +29,7 @@ NO_EXCLUSIONS = "The sessions name no excluded nodes: nothing can be said of exc
 NO_FAILURES = "There is no failure of preset {preset} on few nodes: nothing can be said of how nodes fail again by it."
 ALL_WIDE = "All {wide} incidents of {name} touch many nodes at once: they are a job's, and say nothing of a node."
 UNKNOWN_SIZE = (
-    "How many nodes the cluster has is not known: the {nodes} nodes that are named anywhere were taken for all, so "
+    "How many nodes the cluster has is not known: those that are named anywhere ({nodes}) were taken for all, so "
     "concentration is understated; set retries.nodes."
 )
 CLOCKS = (
@@ -57,6 +59,19 @@ def doubts(counts: Counter[str], total: int) -> list[str]:
         for reason, result in lost.items()
         if counts[reason]
     ]
+
+
+def unfamiliar(words: Counter[str], most: int = 5) -> list[str]:
+    """Endings in words that are not known."""
+    if not words:
+        return []
+    named = ", ".join(f"{word[:40]!r} ({count})" for word, count in words.most_common(most))
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    sentence = (
+        f"What {named}{more} say of how a try ended is not known: {_many(words.total(), 'tries', 'try')} with them "
+        "count as failures; export outcomes in English (completed, failed, cancelled)."
+    )
+    return [sentence]
 
 
 def _verb(reason: str, count: int) -> str:
@@ -143,7 +158,8 @@ def _hours(lost: Told) -> list[str]:
 def _nodes(source: str, told: Told) -> list[str]:
     one, many = SOURCES[source]
     dense, out = told["concentration"], []
-    top = next((row for row in dense["top"] if row["k"] == 3), dense["top"][-1] if dense["top"] else None)
+    some = [row for row in dense["top"] if row["k"] < dense["nodes"]]  # all nodes have all of them
+    top = next((row for row in some if row["k"] == 3), some[-1] if some else None)
     if top is not None:
         who = f"top {top['k']} of {dense['nodes']} nodes" if top["k"] > 1 else f"worst of {dense['nodes']} nodes"
         verdict = "more than chance gives" if top["p"] < 0.05 else "no more than chance may give"
@@ -180,6 +196,8 @@ def _policies(rules: list[Told], one: str, many: str) -> list[str]:
     if not tried:
         return []
     best = max(tried, key=lambda rule: (rule["avoided"]["count"] - rule["avoided_by_chance"], -rule["node_hours_out"]))
+    if best["avoided"]["count"] <= best["avoided_by_chance"]:
+        return [f"No rule for taking nodes out would have avoided more {many} than as many nodes at random do."]
     p = min(1.0, best["p"] * len(tried))
     which = {1: "first", 2: "second", 3: "third"}.get(best["exclude_after"], f"{best['exclude_after']}th")
     nodes = "spare node" if best["spare_nodes"] == 1 else "spare nodes"

@@ -51,7 +51,7 @@ def read_sessions(path: Path, context: LogContext, tally: Tally) -> tuple[str, p
     for name in ("nodes", "excluded"):
         frame[name] = pd.Series([_nodes(nodes, context) for nodes in frame[name]], dtype=object)
     tally.keep(len(frame))
-    return "sessions-csv", frame
+    return "sessions-csv", _once(frame, tally)
 
 
 def _text(path: Path) -> str:
@@ -94,14 +94,20 @@ def table(path: Path, tries: Sequence[Mapping[str, Any]], context: LogContext, t
     rows = [row for row in (_row(one, context, tally) for one in tries) if row is not None]
     if not rows:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.rejected.items()) or "it is empty"
-        raise InputError(f"{path}: no try of a job in it can be used: {reasons}")
+        hints = "".join(f"; {hint}" for hint in tally.hints)
+        raise InputError(f"{path}: no try of a job in it can be used: {reasons}{hints}")
     frame = pd.DataFrame(rows)
     for name in ("started", "ended"):
         frame[name] = pd.Series(frame[name].to_numpy(dtype=np.int64).view("datetime64[ns]")).dt.tz_localize("UTC")
+    return conform(_once(frame, tally), SESSIONS)
+
+
+def _once(frame: pd.DataFrame, tally: Tally) -> pd.DataFrame:
+    """Each try once, as it was told last; the others are counted."""
     twice = frame.duplicated(["job", "attempt"], keep="last")
     tally.ok -= int(twice.sum())
     tally.reject("the same try told again", int(twice.sum()))
-    return conform(frame[~twice].reset_index(drop=True), SESSIONS)
+    return frame[~twice].reset_index(drop=True)
 
 
 def _row(one: Mapping[str, Any], context: LogContext, tally: Tally) -> dict[str, Any] | None:
@@ -109,6 +115,8 @@ def _row(one: Mapping[str, Any], context: LogContext, tally: Tally) -> dict[str,
     started, ended = (moment(one.get(name), context, tally) for name in ("started", "ended"))
     if not job or started is None:
         tally.drop("no job's name" if not job else "not started, or no time of it that can be read")
+        if job and re.search(r"\d[/.]\d", str(one.get("started"))):
+            tally.hint("a time is in a local form; write ISO 8601 (for sacct: SLURM_TIME_FORMAT=standard)")
         return None
     try:
         nodes, excluded = (_nodes(one.get(name), context) for name in ("nodes", "excluded"))

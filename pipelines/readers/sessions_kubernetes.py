@@ -30,9 +30,11 @@ _GOOD = frozenset({"Completed", "JobComplete", "Complete", "SuccessCriteriaMet",
 _BAD = frozenset(
     {
         *("BackoffLimitExceeded", "DeadlineExceeded", "Failed", "BackOff", "OOMKilling", "OOMKilled", "Evicted"),
-        *("NodeNotReady", "Error", "NodeLost", "Preempted", "Killing", "PodFailurePolicy"),
+        *("NodeNotReady", "Error", "NodeLost", "PodFailurePolicy"),
     }
 )
+# Somebody or something more important ended it; a pod that is done or broken is told so beside
+_STOPPED = frozenset({"Killing", "Preempted", "Preempting", "SuspendedJob", "Suspended"})
 
 
 def is_listing(documents: list[Any]) -> bool:
@@ -143,8 +145,9 @@ def _event(
     placed = _PLACED.match(str(item.get("message") or item.get("note") or ""))
     if placed:
         begun.setdefault(job, []).append({"time": time, "node": placed[1]})
-    elif reason in _GOOD or reason in _BAD:
-        ends.setdefault(job, []).append((time, "completed" if reason in _GOOD else "failed"))
+    elif reason in _GOOD | _BAD | _STOPPED:
+        outcome = "completed" if reason in _GOOD else "failed" if reason in _BAD else "stopped"
+        ends.setdefault(job, []).append((time, outcome))
     else:
         tally.drop(f"event that neither begins nor ends a try ({reason[:40] or 'no reason'})")
 
@@ -161,17 +164,23 @@ def _tried(job: str, pods: list[dict[str, Any]], ends: list[tuple[float, str]]) 
     for place, wave in enumerate(waves):
         start = wave[0]["time"]
         until = waves[place + 1][0]["time"] if place + 1 < len(waves) else float("inf")
-        mine = [(time, outcome) for time, outcome in ends if start <= time <= until]
-        broken = mine[0][0] if mine and mine[0][1] == "failed" else None
-        done = mine[-1][0] if mine and broken is None else None
+        ended, outcome = _ending([(time, outcome) for time, outcome in ends if start <= time <= until])
         yield {
             "job": job,
             "started": start,
-            "ended": done if broken is None else broken,
-            "outcome": "failed" if broken is not None else "completed" if done is not None else "",
+            "ended": ended,
+            "outcome": outcome,
             "nodes": [str(pod["node"]) for pod in wave if pod["node"]],
             "excluded": [],
         }
+
+
+def _ending(ends: list[tuple[float, str]]) -> tuple[float | None, str]:
+    """When a try ended and how; ``ends`` in time order."""
+    told = [end for end in ends if end[1] != "stopped"]
+    if told:
+        return told[0] if told[0][1] == "failed" else (told[-1][0], "completed")
+    return ends[0] if ends else (None, "")
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def test_a_cluster_where_every_node_fails_once_gains_nothing() -> None:
 def test_a_failure_without_a_cost_is_avoided_but_not_priced() -> None:
     free = policies.Record(REPEATING.days, REPEATING.nodes, np.full(6, np.nan), 10, 30)
     found = policies.judge(free, after=1, spare=5, hold_days=14)
-    assert found["node_hours_saved"] == 0
+    assert found["node_hours_saved"] is None
     assert found["unpriced"] == found["avoided"]["count"]
 
 

@@ -182,6 +182,41 @@ def test_nodes_dropped_by_a_retry_stand_in_for_exclusions_and_it_is_said(tmp_pat
     assert any(line.startswith("The sessions name no excluded nodes: whether") for line in told["cannot_say"])
 
 
+def test_words_for_an_ending_that_nobody_knows_are_told_and_count_as_failures(tmp_path: Path) -> None:
+    store = stored(
+        tmp_path, line("a", 1, "01T00:00", "01T01:00", "FEHLGESCHLAGEN"), line("a", 2, "01T01:11", "", "???")
+    )
+    told = retries(store, CONFIG)
+    assert told["sessions"]["outcomes"] == {"failure": 2}
+    (said,) = [text for text in told["cannot_say"] if "how a try ended is not known" in text]
+    assert "'FEHLGESCHLAGEN' (1), '???' (1)" in said
+
+
+def test_without_a_single_end_no_hours_are_told_as_lost(tmp_path: Path) -> None:
+    told = retries(stored(tmp_path, line("a", 1, "01T00:00", "", "failed")), CONFIG)
+    assert told["lost"]["node_hours"] is None
+    assert not any("cost" in sentence for sentence in told["sentences"])
+    assert any("No try has both a start and an end" in text for text in told["cannot_say"])
+
+
+def test_one_node_has_no_top_and_no_spare(tmp_path: Path) -> None:
+    rows = [line("a", k, f"0{k}T00:00", f"0{k}T01:00", "failed", "n1", "n1") for k in (1, 2, 3)]
+    told = retries(stored(tmp_path, *rows), CONFIG)
+    assert told["troubles"]["exclusions"]["policies"] == []
+    assert not any("of 1 nodes" in sentence for sentence in told["sentences"])
+    assert any("1 node(s): no rule" in text for text in told["cannot_say"])
+
+
+def test_thousands_of_tries_are_told_as_one_is(tmp_path: Path) -> None:
+    moments = pd.date_range("2026-01-01T00:00Z", periods=1500, freq="10min").strftime("%dT%H:%M")
+    rows = [
+        line(f"j{k // 2}", k % 2 + 1, moments[k], moments[k], "failed" if k % 2 == 0 else "ok") for k in range(4000)
+    ]
+    told = retries(stored(tmp_path, *rows), CONFIG)
+    assert (told["sessions"]["sessions"], told["chains"]["chains"]) == (1200, 600)
+    assert told["chains"]["succeeded"]["count"] == 600
+
+
 def test_clocks_that_are_hours_apart_are_noticed(tmp_path: Path) -> None:
     rows = [line("a", k, f"0{k}T00:00", f"0{k}T10:00", "failed") for k in (1, 3, 5, 7)]
     tickets = "node,start,end,kind\n" + "".join(
@@ -250,7 +285,8 @@ def test_public_onsets_without_sessions_give_recurrence_and_concentration(tmp_pa
         "count": 4,
     }
     assert (nodes["recurrence"]["count"], nodes["recurrence"]["of"]) == (4, 15)
-    assert any("142 nodes that are named anywhere" in line for line in told["cannot_say"])
+    assert all(rule["node_hours_saved"] is None for rule in nodes["policies"])
+    assert any("named anywhere (142)" in line for line in told["cannot_say"])
 
 
 def test_the_report_section_shows_names_as_text(tmp_path: Path) -> None:

@@ -227,6 +227,27 @@ def test_events_of_kubernetes_give_tries_with_their_nodes_and_ends(tmp_path: Pat
     assert "event that neither begins nor ends a try (Pulled)" in tally.rejected
 
 
+def test_a_pod_that_was_only_told_to_stop_did_not_fail(tmp_path: Path) -> None:
+    for reason, outcome in (("Killing", "stopped"), ("OOMKilled", "failed")):
+        events = [placed("llm-0-abcde", "00:00", "n1"), event("Pod", "llm-0-abcde", "00:30", "Killing")]
+        items = [*events, event("Pod", "llm-0-abcde", "00:31", reason)]
+        _, frame, _ = read(tmp_path, json.dumps({"kind": "List", "items": items}))
+        assert frame["outcome"].tolist() == [outcome]
+
+
+def test_events_that_name_no_job_are_counted_and_refused(tmp_path: Path) -> None:
+    item = event("Pod", "", "00:00", "Started")
+    with pytest.raises(InputError, match="event of another kind of object: 2"):
+        read(tmp_path, json.dumps({"kind": "List", "items": [item, item]}))
+
+
+def test_a_try_that_a_csv_tells_twice_is_one_and_counted(tmp_path: Path) -> None:
+    rows = "a,1,2026-01-04T00:00:00Z,n1\na,2,2026-01-04T02:00:00Z,n1\na,1,2026-01-04T01:00:00Z,n2\n"
+    _, frame, tally = read(tmp_path, "job,attempt,started,nodes\n" + rows)
+    assert frame[["attempt", "nodes"]].to_numpy().tolist() == [[2, ["n1"]], [1, ["n2"]]]
+    assert (tally.ok, tally.rejected["the same try told again"]) == (2, 1)
+
+
 def test_jobs_and_pods_of_kubernetes_are_joined(tmp_path: Path) -> None:
     job = {
         "kind": "Job",
@@ -268,6 +289,7 @@ def test_csv_is_read_as_before_and_packed_files_are_opened(tmp_path: Path) -> No
         ("[]", "it is empty"),
         ('{"kind": "Event", "metadata": {}}', "event without a time: 1"),
         ("JobID|State|Start|End\n1|FAILED|Unknown|Unknown\n", "not started"),
+        ("JobID|State|Start|End\n1|FAILED|31/01/2026 10:00:00|Unknown\n", "SLURM_TIME_FORMAT=standard"),
         ("job,attempt\na,1\n", "column started is missing"),
     ],
 )
