@@ -41,6 +41,10 @@ def panel(node: str) -> Panel:
         rows[Series("DCGM_FI_DEV_POWER_USAGE", gpu)] = rng.normal(600, 20, cells)
         rows[Series("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", gpu)] = np.cumsum(rng.random(cells) < 0.02).astype(float)
         rows[Series("DCGM_FI_DEV_XID_ERRORS", gpu)] = np.zeros(cells)
+    mount = '{mountaddr="10.0.0.1",operation="WRITE"}'
+    for what, most in (("response", 30), ("queue", 90)):
+        name = f"node_mountstats_nfs_operations_{what}_time_seconds_total{mount}"
+        rows[Series(name)] = np.cumsum(rng.random(cells) * most)
     values = np.array(list(rows.values()))
     values[:, rng.random(cells) < 0.02] = NAN
     values[rng.random(values.shape) < 0.01] = NAN

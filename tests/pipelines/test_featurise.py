@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from features import log_columns, matrix, presence, windows
+from features import checkpoint_columns, log_columns, matrix, phase, presence, windows
+from features import history as been
 from features.masking import lines_table
 from features.settings import TemplateSettings
 from features.tables import LOGS, InputError, Matrix, Panel, conform, to_time
@@ -77,6 +78,8 @@ def test_history_has_one_row_a_window_of_every_family(history: Matrix) -> None:
     assert history.X.dtypes.unique().tolist() == [np.dtype("float32")]
     kinds = {column.partition(".")[0] for column in history.X.columns}
     assert {"presence", "phase", "history", "logs", "node_load1__mean", "DCGM_FI_DEV_GPU_TEMP"} <= kinds
+    assert set(checkpoint_columns.COLUMNS) <= kinds
+    assert history.X[list(checkpoint_columns.COLUMNS)].notna().any().all()
     assert "DCGM_FI_DEV_GPU_TEMP.gpu_spread.peer__mean" in history.X.columns
     assert history.X.index.equals(
         pd.MultiIndex.from_arrays([history.windows["node"], history.windows["end"]], names=["node", "end"])
@@ -84,7 +87,7 @@ def test_history_has_one_row_a_window_of_every_family(history: Matrix) -> None:
 
 
 def test_every_window_scored_alone_has_the_row_it_has_in_history(history: Matrix, templates: Templates) -> None:
-    for end in windows.ends(made.START, made.END, CONFIG.features.window).tolist()[::2]:
+    for end in windows.ends(made.START, made.END, CONFIG.features.window).tolist():
         got = live([end], templates)
         then = history.X[history.X.index.get_level_values("end") == to_time(end)]
         assert differing(then, got.X) == [], to_time(end)
@@ -124,6 +127,35 @@ def test_lines_read_a_stretch_at_a_time_are_those_read_at_once(store: Store, his
     whole = lines_table(store.logs(*store.span()))
     pd.testing.assert_frame_equal(found, whole.table)
     assert counts == whole.counts
+
+
+def test_a_window_without_a_sample_has_the_columns_of_the_history_and_knows_nothing(
+    history: Matrix, templates: Templates
+) -> None:
+    end = windows.ends(made.START, made.END, CONFIG.features.window).tolist()[-1]
+    panels = {node: made.panel(node) for node in made.NODES}
+    for panel in panels.values():
+        panel.values[:, panel.times >= end - matrix.reach(CONFIG.features)] = np.nan
+    silent = made.logs().iloc[:0]
+    found = featurise.live_matrix(
+        panels, silent, PAST, [end], CONFIG, step_ns=made.STEP, templates=templates, gpus=made.gpus(), heard=made.NODES
+    ).X
+    assert set(history.X.columns) <= set(found.columns)
+    told = {*presence.COLUMNS, *phase.COLUMNS, *been.COLUMNS, *log_columns.COLUMNS}
+    assert found[[name for name in found.columns if name not in told]].isna().all().all()
+    assert (found["presence.node_down__value"] == 1).all()
+
+
+def test_a_window_with_one_sample_has_the_columns_of_the_history(history: Matrix, templates: Templates) -> None:
+    end = windows.ends(made.START, made.END, CONFIG.features.window).tolist()[-1]
+    panels = {node: made.panel(node).between(end - made.STEP, end) for node in made.NODES}
+    found = featurise.live_matrix(
+        panels, made.logs(), PAST, [end], CONFIG, step_ns=made.STEP, templates=templates, heard=made.NODES
+    ).X
+    assert set(history.X.columns) <= set(found.columns)
+    assert found["node_load1__mean"].equals(found["node_load1__maximum"])
+    assert found['node_load1__linear_trend__attr_"slope"'].isna().all()
+    assert found["node_intr_total__sum_values"].isna().all()
 
 
 def test_the_order_in_which_nodes_come_changes_nothing(templates: Templates) -> None:
