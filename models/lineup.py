@@ -16,6 +16,7 @@ from features.tables import InputError, UsageError
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
 from models.calibration import Calibration
+from models.deep import TadGan
 from models.layout import parts
 from models.pu import WeakPositive
 from models.rules import REASON
@@ -36,6 +37,7 @@ _SCORERS: dict[str, type[Scorer]] = {
     "robust-z": RobustZ,
     "surprise": Surprise,
     "odd-one-out": OddOneOut,
+    "tadgan": TadGan,
     "random": Guess,
     "worst-node": WorstNode,
     "last-xid": LastXid,
@@ -51,6 +53,7 @@ _READS = {
     "pu": "summary",
     "isolation-forest": "summary",
     "pca": "metrics",
+    "tadgan": "metrics",
     "robust-z": "X",
     "surprise": "lasting",
     "odd-one-out": "X",
