@@ -84,7 +84,9 @@ class _Node:
     """A node's panel asked by metric; rates are per second, [T]."""
 
     def __init__(self, panel: Panel, panels: PanelSettings) -> None:
-        self.panel = panel
+        # an infinite sample is no count of anything
+        finite = np.where(np.isfinite(panel.values), panel.values, np.nan)
+        self.panel = panel = Panel(panel.node, panel.times, panel.series, finite)
         self.step = step_of(panel.times) / 1e9
         self.names = [meaning.name_of(series.metric) for series in panel.series]
         self.labels = [dict(_LABEL.findall(series.metric)) for series in panel.series]

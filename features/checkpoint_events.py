@@ -343,6 +343,7 @@ def _client(parts: Iterable[Part], settings: CheckpointSettings) -> dict[str, fl
         "queue_share": queue / (queue + response) if queue + response > 0 else math.nan,
         "queue_milliseconds": 1000 * queue / operations if operations else math.nan,
         "response_milliseconds": 1000 * response / operations if operations else math.nan,
+        "client_nodes": len(slots),
         "slots_in_use": _median(slots),
         "slots_in_use_most": max(slots, default=math.nan),
         "slot_table": max(_tables(parts, settings)),

@@ -97,7 +97,8 @@ def _knee(table: Rows, events: Rows, settings: CheckpointSettings) -> dict[str, 
     """Where throughput stops to grow with the nodes, and a sentence that says it."""
     out: dict[str, Any] = {"nodes": None, "half_at_nodes": None, "half_at_interval": None, "sentence": ""}
     if len(table) < 2:
-        size = f"All events have about one size ({_sizes(table[0])} nodes)" if table else "There are no events"
+        one = table and table[0]["nodes_most"] == 1
+        size = f"All events have about one size ({_sizes(table[0])} node{'' if one else 's'})" if table else "No events"
         out["sentence"] = f"{size}: nothing can be said about scaling."
         return out
     line = _line(events)
@@ -179,7 +180,8 @@ def _trend(events: Rows) -> dict[str, Any]:
     span = float(np.ptp(times)) if len(times) else 0.0
     if len(events) < 8 or span < 1:
         out["sentence"] = (
-            f"{len(events)} events over {span * 7:.1f} days tell no trend; eight over a week are the least."
+            f"{len(events)} event{'' if len(events) == 1 else 's'} over {span * 7:.1f} days tell no trend; eight "
+            "over a week are the least."
         )
         return out
     held = _column(events, "node_bytes_per_second") / expected(events)

@@ -88,7 +88,8 @@ def _full(event: Mapping[str, Any], settings: CheckpointSettings, quiet: float) 
             f"{event['queue_milliseconds'] + event['response_milliseconds']:.1f} ms), at {_or(link)} of the link and "
             f"{_or(storage)} of the storage"
         )
-        yield SLOTS, said
+        few = event["client_nodes"] < event["nodes"]
+        yield SLOTS, said + (f", as {event['client_nodes']} of {event['nodes']} nodes tell" if few else "")
     slow = event["response_milliseconds"] / quiet if quiet > 0 else math.nan
     if slow >= settings.slow_ratio and not waits and not slots >= full and storage < full:
         said = (

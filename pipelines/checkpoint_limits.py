@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ def cannot_say(
         *_measures(sights),
         *_jobs(events, sessions),
         *_counters(events, result["step_seconds"]),
+        *_edges(events, result),
+        *_silent(sights, events),
         *_clocks(apart, result["log"]["apart"]),
         *_log(events, result["log"]),
         *_below(below),
@@ -204,6 +207,33 @@ def _counters(events: Sequence[Mapping[str, Any]], step_seconds: float) -> Itera
                 f"how long {len(short)} of {len(own)} {kind}s lasted, better than to one scrape",
                 f"they are shorter than {_SHORT} scrapes of {step_seconds:g} s",
                 "scrape more often",
+            )
+
+
+def _edges(events: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> Iterator[Limit]:
+    """Events that the record cuts: a counter's first sample tells nothing, so one cell is lost at its beginning."""
+    step = round(result["step_seconds"] * 1e9)
+    first, last = to_ns(result["start"]) // step * step + 2 * step, to_ns(result["end"]) - step
+    cut = [e["event"] for e in events if to_ns(e["start"]) < first or to_ns(e["end"]) > last]
+    if cut:
+        yield Limit(
+            f"how long {len(cut)} events lasted in all ({_names(cut)})",
+            "they reach to where the record begins or ends",
+            "their bytes and seconds are least values",
+        )
+
+
+def _silent(sights: Sequence[Sight], events: Sequence[Mapping[str, Any]]) -> Iterator[Limit]:
+    """Events without a queue's share though nodes export its counter."""
+    for kind in KINDS:
+        told = any(f"queue {OPERATION[kind]}" in sight.told for sight in sights)
+        own = [event for event in events if event["kind"] == kind]
+        silent = [event["event"] for event in own if math.isnan(event["queue_share"])]
+        if told and silent:
+            yield Limit(
+                f"the queue's share in {len(silent)} of {len(own)} {kind}s ({_names(silent)})",
+                "the counters of their nodes are not exported, or gave nothing then: lost, or below zero in the kernel",
+                "look at node_mountstats_nfs_operations_queue_time_seconds_total of these nodes",
             )
 
 

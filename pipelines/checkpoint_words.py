@@ -30,7 +30,7 @@ def _of_kind(kind: str, told: Told) -> Iterator[str]:
     spread, many = told["spread"], told["events"]
     name = kind if many == 1 else f"{kind}s"
     yield (
-        f"{many} {name} by {_range(spread['nodes'], '{:.0f}')} nodes: {told['gpu_hours']:,.0f} GPU-hours "
+        f"{many} {name} by {_nodes(spread['nodes'])}: {told['gpu_hours']:,.0f} GPU-hours "
         f"({told['gpu_hours_idle']:,.0f} of them idle), median {spread['duration_seconds']['median']:.0f} s and "
         f"{spread['bytes_per_second']['median'] / _GIGA:.1f} GB/s."
     )
@@ -55,6 +55,11 @@ def _of_kind(kind: str, told: Told) -> Iterator[str]:
         low, high = share["interval"]
         is_ = "is" if share["events"] == 1 else "are"
         yield f"{share['events']} of {many} {name} {is_} {verdict} ({low:.0%} to {high:.0%})."
+
+
+def _nodes(spread: Told) -> str:
+    said = _range(spread, "{:.0f}")
+    return f"{said} node" if said == "1" else f"{said} nodes"
 
 
 def _range(spread: Told, form: str) -> str:

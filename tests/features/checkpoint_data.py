@@ -84,6 +84,7 @@ def event(**more: Any) -> dict[str, Any]:
         "queue_share": 0.1,
         "queue_milliseconds": 1.0,
         "response_milliseconds": 9.0,
+        "client_nodes": 20,
         "slots_in_use": 20.0,
         "slot_table": 128.0,
         "cpu_share": 0.3,
