@@ -39,4 +39,4 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally, source
                 messages.append(whole)
         count = len(times)
         numbers = stamps.iso_many(times, context, tally).tolist()
-        yield Rows([context.node] * count, numbers, [source] * count, [""] * count, messages, [False] * count)
+        yield Rows.of([context.node] * count, numbers, [source] * count, [""] * count, messages, [False] * count)

@@ -81,7 +81,7 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
 
 def _rows(records: list[_Record], context: LogContext) -> Rows:
     count = len(records)
-    return Rows(
+    return Rows.of(
         nodes=[context.node] * count,
         times=[record.time for record in records],
         sources=["kernel" if record.kernel else "" for record in records],

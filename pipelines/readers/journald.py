@@ -3,82 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pipelines.readers import objects
 from pipelines.readers.context import LogContext
-from pipelines.readers.lines import Rows
+from pipelines.readers.lines import USUAL, Rows, rows_of
+from pipelines.readers.spans import severities, texts_at
 from pipelines.readers.tally import Tally
 
 _NAMES: dict[str | None, str] = {str(number): name for number, name in enumerate(objects.SEVERITIES)}
-_MESSAGE, _TIME, _HOST = itemgetter("MESSAGE"), itemgetter("__REALTIME_TIMESTAMP"), itemgetter("_HOSTNAME")
 _LATEST = 4_102_444_800_000_000_000  # 2100-01-01
-_AT_ONCE = 100  # entries that stay in the processor's cache until their fields are taken
 _ALL = "some messages are null: journalctl leaves out long fields; export with 'journalctl --all -o json'"
 
 
-def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Iterator[Rows]:
-    """Rows of each batch; an entry without message, host or time is rejected by that reason."""
-    for lines in batches:
-        yield _rows([_unwrap(line) for line in lines] if lines[0].startswith("data:") else lines, context, tally)
+def read(blocks: Iterable[bytes], context: LogContext, tally: Tally) -> Iterator[Rows]:
+    """Rows of each block; an entry without message, host or time is rejected by that reason."""
+    return rows_of(blocks, _scan, partial(_told, context=context, tally=tally), tally)
 
 
-def _rows(lines: list[str], context: LogContext, tally: Tally) -> Rows:
-    out = Rows([], [], [], [], [], [])
-    for start in range(0, len(lines), _AT_ONCE):
-        documents = objects.parse(lines[start : start + _AT_ONCE], tally)
-        try:
-            messages, times, nodes = (list(map(field, documents)) for field in (_MESSAGE, _TIME, _HOST))
-            usual = {*map(type, messages), *map(type, times), *map(type, nodes)} <= {str} and "" not in nodes
-            usual = usual and len(max(times, key=len, default="")) <= 16
-            stamps: list[int] = [int(time) * 1000 for time in times] if usual else []
-            usual = usual and max(stamps, default=0) < _LATEST
-        except (KeyError, ValueError):
-            usual = False
-        if not usual:
-            documents, messages, stamps, nodes = _usable(documents, context, tally)
-        out.nodes.extend(nodes)
-        out.times.extend(stamps)
-        out.sources.extend(_sources(documents))
-        out.severities.extend([_NAMES.get(value, "") for value in _column(documents, "PRIORITY")])
-        out.messages.extend(messages)
-        transports, identifiers = _column(documents, "_TRANSPORT"), _column(documents, "SYSLOG_IDENTIFIER")
-        out.kernel.extend(
-            [(transport or tag) == "kernel" for transport, tag in zip(transports, identifiers, strict=True)]
-        )
-    return out
+def _scan(data: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Rows]:
+    from pipelines.readers import journal_kernel  # noqa: PLC0415  # half a second that small files need not wait
+
+    state, spans, times, severity, kernel = journal_kernel.scan(data, ends)
+    usual = np.flatnonzero(state == USUAL)
+    hosts, sources, messages = (texts_at(data, part[usual]) for part in spans)
+    return state, Rows(hosts, times[usual], sources, severities(severity[usual]), messages, kernel[usual])
 
 
-def _usable(
-    documents: list[dict[str, Any]], context: LogContext, tally: Tally
-) -> tuple[list[dict[str, Any]], list[str], list[int], list[str]]:
-    """The entries with message, time and host, and those three; the others are counted by what they lack."""
+def _told(lines: list[str], context: LogContext, tally: Tally) -> tuple[Rows, list[int]]:
+    """Rows of entries of any form, and which lines they are of."""
+    found = objects.parse_each([_unwrap(line) for line in lines], tally)
+    places = [place for place, document in enumerate(found) if document is not None]
+    documents = [document for document in found if document is not None]
+    messages, hosts = _column(documents, "MESSAGE"), _column(documents, "_HOSTNAME")
+    stamps = _times(documents)
     kept = []
-    rows = zip(
-        documents, _column(documents, "MESSAGE"), _times(documents), _column(documents, "_HOSTNAME"), strict=True
-    )
-    for document, message, time, host in rows:
-        node = host or context.node
-        if reason := _reason(document, message, time, node):
+    for row, document in enumerate(documents):
+        hosts[row] = hosts[row] or context.node
+        if reason := _reason(document, messages[row], stamps[row], hosts[row]):
             tally.reject(reason)
         else:
-            kept.append((document, message or "", time or 0, node))
+            kept.append(row)
     if tally.rejected["message_null"]:
         tally.hint(_ALL)
-    return (
-        [row[0] for row in kept],
-        [row[1] for row in kept],
-        [row[2] for row in kept],
-        [row[3] for row in kept],
+    documents = [documents[row] for row in kept]
+    rows = Rows.of(
+        nodes=[hosts[row] or "" for row in kept],
+        times=[stamps[row] or 0 for row in kept],
+        sources=[_source(document) for document in documents],
+        severities=[_NAMES.get(value, "") for value in _column(documents, "PRIORITY")],
+        messages=[messages[row] or "" for row in kept],
+        kernel=[
+            (transport or tag) == "kernel"
+            for transport, tag in zip(
+                _column(documents, "_TRANSPORT"), _column(documents, "SYSLOG_IDENTIFIER"), strict=True
+            )
+        ],
     )
+    return rows, [places[row] for row in kept]
 
 
 def _column(documents: list[dict[str, Any]], name: str) -> list[str | None]:
-    values = [document.get(name) for document in documents]
-    if set(map(type, values)) <= {str, type(None)}:
-        return values
-    return [objects.text(value) for value in values]
+    return [objects.text(document.get(name)) for document in documents]
 
 
 def _times(documents: list[dict[str, Any]]) -> list[int | None]:
@@ -94,14 +84,9 @@ def _is_number(value: str | None) -> bool:
     )
 
 
-def _sources(documents: list[dict[str, Any]]) -> list[str]:
-    names = [
-        document.get("SYSLOG_IDENTIFIER") or document.get("_SYSTEMD_UNIT") or document.get("_COMM") or ""
-        for document in documents
-    ]
-    if set(map(type, names)) <= {str}:
-        return names
-    return [objects.text(name) or "" for name in names]
+def _source(document: dict[str, Any]) -> str:
+    names = (document.get(name) for name in ("SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_COMM"))
+    return next((text for name in names if (text := objects.text(name))), "")
 
 
 def _reason(document: dict[str, Any], message: str | None, time: int | None, node: str | None) -> str:
@@ -114,4 +99,4 @@ def _reason(document: dict[str, Any], message: str | None, time: int | None, nod
 
 def _unwrap(line: str) -> str:
     """``journalctl -o json-sse`` puts a word before each object."""
-    return line.removeprefix("data:").strip()
+    return line.removeprefix("data:").strip() if line.startswith("data:") else line

@@ -73,8 +73,8 @@ def rows(
     shapes = {} if shapes is None else shapes
     if (plain := _plain_rows(documents, context, tally)) is not None:
         return plain
-    out = Rows([], [], [], [], [], [])
     raw: list[object] = []
+    told: list[tuple[str, str, str, str, bool]] = []
     for document in documents:
         flat = _flatten(document)
         shape = tuple(flat)
@@ -90,16 +90,13 @@ def rows(
             tally.reject(reason)
             continue
         raw.append(flat[paths.time[0]])
-        out.messages.append(message.removesuffix("\n"))
-        out.nodes.append(host)
         source = (_first(flat, paths.source) or "").rsplit("/", 1)[-1]  # a unit or the name of a log file
         transport = _first(flat, paths.transport)
         kernel = (transport if transport in _TRANSPORTED else source) in _KERNEL
-        out.sources.append("kernel" if kernel else source)
-        out.severities.append(objects.severity(flat[paths.level[0]]) if paths.level else "")
-        out.kernel.append(kernel)
-    out.times.extend(_stamps(raw, context, tally))
-    return out
+        severity = objects.severity(flat[paths.level[0]]) if paths.level else ""
+        told.append((host, "kernel" if kernel else source, severity, message.removesuffix("\n"), kernel))
+    nodes, sources, severities, messages, kernels = zip(*told, strict=True) if told else ((), (), (), (), ())
+    return Rows.of(nodes, _stamps(raw, context, tally), sources, severities, messages, kernels)
 
 
 def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tally) -> Rows | None:
@@ -119,7 +116,7 @@ def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tal
     kernel = {source: name in _KERNEL for source, name in kept.items()}
     kept = {source: "kernel" if kernel[source] else name for source, name in kept.items()}
     levels = [document[paths.level[0]] for document in documents] if paths.level else [""] * len(raw)
-    return Rows(
+    return Rows.of(
         nodes=hosts,
         times=_stamps(raw, context, tally),
         sources=[kept[source] for source in sources],

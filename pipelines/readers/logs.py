@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from features.tables import LOGS, InputError, to_ns
 from pipelines.readers import cri, dmesg, documents, journald, json_lines, syslog
 from pipelines.readers.context import LogContext
-from pipelines.readers.lines import Rows, batches
+from pipelines.readers.lines import Rows, batches, blocks, texts
 from pipelines.readers.recognise import open_stream
 from pipelines.readers.stamps import UNREADABLE
 from pipelines.readers.tally import Tally
@@ -29,7 +29,7 @@ _EARLIEST = to_ns("2000-01-01T00:00:00Z")  # before it, a clock was not set
 _DAY = 86_400 * 10**9
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")  # colours of terminals
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_DELETE = 127  # it and all bytes above it are no plain ASCII
 # journald, printk's rate limits, rsyslog's imuxsock and imjournal
 _LEFT_OUT = re.compile(
     r"Suppressed (\d{1,12}) messages from|(\d{1,12}) (?:callbacks|messages|printk messages) (?:suppressed|dropped)"
@@ -104,12 +104,13 @@ def _rows(name: str, stream: BinaryIO, path: Path, context: LogContext, tally: T
         return documents.read_loki(stream, context, tally)
     if name == "elastic-search":
         return documents.read_hits(stream, context, tally)
+    if name in ("journald", "syslog"):
+        whole = {"journald": journald.read, "syslog": syslog.read}
+        return whole[name](blocks(stream, context.max_line_bytes, tally), context, tally)
     lines = batches(stream, context.max_line_bytes, tally)
     if name == "cri":
         return cri.read(lines, context, tally, _container(path))
     readers = {
-        "journald": journald.read,
-        "syslog": syslog.read,
         "dmesg": dmesg.read,
         "kmsg": dmesg.read,
         "elastic-dump": documents.read_dump,
@@ -148,100 +149,117 @@ def _object_format(document: dict[str, Any]) -> str | None:
 
 
 def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
-    times = np.asarray(rows.times, dtype=np.int64)
-    good = times >= _EARLIEST
+    good = rows.times >= _EARLIEST
     if not good.all():
-        tally.reject("no time stamp", int((times == UNREADABLE).sum()))
-        tally.reject("time before 2000", int((~good & (times != UNREADABLE)).sum()))
-        rows = rows.pick(np.flatnonzero(good).tolist())
-        times = times[good]
-    messages = _clean(rows.messages)
-    texts = pa.array(messages, pa.large_string())
-    counts = np.ones(len(messages), dtype=np.int64)
-    if pc.any(pc.starts_with(texts, "message repeated ")).as_py():
-        counts = _unfold(messages, tally)
-        texts = None
-    if "" in messages:
-        texts = None
-        full = [index for index, message in enumerate(messages) if message]
-        tally.reject("empty message", len(messages) - len(full))
-        rows = rows.pick(full)._replace(messages=[messages[index] for index in full])
-        times, counts = times[full], counts[full]
-    else:
-        rows = rows._replace(messages=messages)
-    tally.ok += len(rows.messages)
+        tally.reject("no time stamp", int((rows.times == UNREADABLE).sum()))
+        tally.reject("time before 2000", int((~good & (rows.times != UNREADABLE)).sum()))
+        rows = rows.pick(np.flatnonzero(good))
+    messages, counts = _unfold(_clean(rows.messages), tally)
+    rows = rows._replace(messages=messages)
+    full = np.asarray(pc.greater(pc.binary_length(messages), 0))
+    if not full.all():
+        tally.reject("empty message", int((~full).sum()))
+        rows, counts = rows.pick(np.flatnonzero(full)), counts[full]
+    tally.ok += len(rows.times)
     if context.reference_time is not None:
-        ahead = int((times > to_ns(context.reference_time) + _DAY).sum())
+        ahead = int((rows.times > to_ns(context.reference_time) + _DAY).sum())
         tally.note("time after the export", ahead)
-    names = {host: context.canonical(host) for host in set(rows.nodes)}
-    tags = dict(zip(kinds := list(set(rows.sources)), _clean(kinds), strict=True))
-    _note_losses(messages, texts, tally)
-    rows = rows._replace(nodes=[names[host] for host in rows.nodes], sources=[tags[source] for source in rows.sources])
-    return _fold(rows, times, counts, _text(rows.messages) if texts is None else pd.Series(texts, dtype="str"))
+    _note_losses(rows.messages, tally)
+    nodes, sources = rows.nodes.dictionary_encode(), rows.sources.dictionary_encode()
+    names = [context.canonical(host) for host in nodes.dictionary.to_pylist()]
+    return _fold(rows, counts, _told_by(nodes, texts(names)), _told_by(sources, _clean(sources.dictionary)))
 
 
-def _note_losses(messages: list[str], texts: Any, tally: Tally) -> None:
+def _told_by(column: Any, words: Any) -> Any:
+    """The column's texts by other words for each of its different ones, as a dictionary without doubles."""
+    distinct = words.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(distinct.indices.take(column.indices), distinct.dictionary)
+
+
+def _note_losses(messages: Any, tally: Tally) -> None:
     """Count what loggers say they left out, as "Suppressed 123 messages from ..." or "12 callbacks suppressed"."""
-    texts = pa.array(messages, pa.large_string()) if texts is None else texts
-    told = [pc.match_substring(texts, word) for word in ("uppressed", "rate-limiting", "essages from pid", "dropped")]
+    told = [
+        pc.match_substring(messages, word) for word in ("uppressed", "rate-limiting", "essages from pid", "dropped")
+    ]
     for place in np.flatnonzero(np.any([np.asarray(mask) for mask in told], axis=0)).tolist():
-        if found := _LEFT_OUT.search(messages[place]):
+        if found := _LEFT_OUT.search(messages[place].as_py()):
             tally.note("messages suppressed by the logger", int(next(number for number in found.groups() if number)))
 
 
-def _clean(texts: list[str]) -> list[str]:
-    """No control characters, no halves of characters, no blanks around."""
-    # strip() gives the very text back when there is nothing to strip
-    return [bare if (bare := text.strip()).isprintable() else _clean_one(text) for text in texts]
+def _clean(column: Any) -> Any:
+    """No control characters, no blanks around."""
+    bare = pc.utf8_trim_whitespace(column)
+    held = np.frombuffer(column.buffers()[2] or b"", dtype=np.uint8)
+    if not ((held < ord(" ")) | (held >= _DELETE)).any():  # plain ASCII, as most logs are
+        return bare
+    wrong = pc.match_substring_regex(column, r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]")
+    cured = [_clean_one(text) for text in column.filter(wrong).to_pylist()]
+    return pc.replace_with_mask(bare, wrong, texts(cured)) if cured else bare
 
 
 def _clean_one(text: str) -> str:
-    return _SURROGATE.sub("\ufffd", _CONTROL.sub(" ", _ESCAPE.sub("", text))).strip()
+    return _CONTROL.sub(" ", _ESCAPE.sub("", text)).strip()
 
 
-def _unfold(messages: list[str], tally: Tally) -> Integers:
-    """Counts of the messages, which lose their "message repeated N times" in place."""
+def _unfold(messages: Any, tally: Tally) -> tuple[Any, Integers]:
+    """The messages without "message repeated N times", and the count of each."""
     counts = np.ones(len(messages), dtype=np.int64)
-    for index in [index for index, message in enumerate(messages) if message.startswith("message repeated ")]:
-        if found := _REPEATED.fullmatch(messages[index]):
-            messages[index] = found[2].strip()
+    repeats = pc.starts_with(messages, "message repeated ")
+    told = []
+    for index in np.flatnonzero(np.asarray(repeats)).tolist():
+        text = messages[index].as_py()
+        if found := _REPEATED.fullmatch(text):
+            text = found[2].strip()
             counts[index] = int(found[1])
             tally.note("repeats told by syslog", int(found[1]))
-    return counts
+        told.append(text)
+    return (pc.replace_with_mask(messages, repeats, texts(told)) if told else messages), counts
 
 
-def _fold(rows: Rows, times: Integers, counts: Integers, messages: pd.Series[str]) -> pd.DataFrame:
-    """One row for each key, with the sum of the counts; ``messages`` are those of the rows."""
+def _fold(rows: Rows, counts: Integers, nodes: Any, sources: Any) -> pd.DataFrame:
+    """One row for each key, with the sum of the counts; nodes and sources are Arrow's dictionaries."""
+    times = rows.times
+    same = _shared(times)
+    kept = np.ones(len(times), dtype=bool)
+    words = rows.messages.take(same).dictionary_encode()
+    if len(words.dictionary) < len(same):
+        key = np.unique(times[same], return_inverse=True)[1]
+        for column in (words.indices, nodes.indices.take(same), sources.indices.take(same)):
+            codes = np.asarray(column).astype(np.int64)
+            key = np.unique(key * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
+        _, first = np.unique(key, return_index=True)
+        if len(first) < len(same):
+            kept[same] = False
+            kept[same[first]] = True
+            counts[same[first]] = np.bincount(key, weights=counts[same]).astype(np.int64)
     frame = pd.DataFrame(
         {
-            "node": _text(rows.nodes),
+            "node": _series(nodes),
             "time": pd.DatetimeIndex(times.view("datetime64[ns]")).tz_localize("UTC"),
-            "source": _text(rows.sources),
-            "severity": _text(rows.severities),
-            "message": messages,
-            "kernel": np.asarray(rows.kernel, dtype=bool),
+            "source": _series(sources),
+            "severity": _series(rows.severities),
+            "message": _series(rows.messages),
+            "kernel": rows.kernel,
             "count": counts,
         }
     )
-    if (np.diff(times) > 0).all():
-        return frame
+    return frame if kept.all() else frame[kept].reset_index(drop=True)
+
+
+def _shared(times: Integers) -> Integers:
+    """Places of the times that stand there more than once."""
+    steps = np.diff(times)
+    if (steps > 0).all():  # most files are in order, and most lines have a time of their own
+        return np.empty(0, dtype=np.int64)
+    if (steps >= 0).all():
+        again = np.concatenate(([False], steps == 0))
+        return np.flatnonzero(again | np.append(again[1:], [False]))
     _, moment, sharing = np.unique(times, return_inverse=True, return_counts=True)
-    shared = np.flatnonzero(sharing[moment] > 1).tolist()  # most lines have a time of their own
-    first: dict[tuple[str, int, str, str], int] = {}
-    nodes, sources, texts = rows.nodes, rows.sources, rows.messages
-    places = [first.setdefault((nodes[at], int(times[at]), sources[at], texts[at]), at) for at in shared]
-    if len(first) == len(shared):
-        return frame
-    kept = np.ones(len(frame), dtype=bool)
-    kept[shared] = False
-    kept[list(first.values())] = True
-    np.add.at(counts, places, np.where(kept[shared], 0, counts[shared]))
-    frame["count"] = counts
-    return frame[kept].reset_index(drop=True)
+    return np.flatnonzero(sharing[moment] > 1)
 
 
-def _text(values: list[str]) -> pd.Series[str]:
-    return pd.Series(pa.array(values, pa.large_string()), dtype="str")
+def _series(column: Any) -> pd.Series[str]:
+    return pd.Series(column.cast(pa.large_string()), dtype="str")
 
 
 def _join(held: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -34,6 +34,7 @@ _MONTHS = {
     "nov": 11, "lis": 11, "ноя": 11,
     "dec": 12, "dez": 12, "déc": 12, "dic": 12, "gru": 12, "дек": 12, "des": 12,
 }  # fmt: skip
+_ENGLISH = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 MONTH = r"[^\W\d_]{3,5}\.?"
 
 
@@ -132,6 +133,29 @@ class Yearless:
             stamp = second + inside
         self._previous = stamp
         return stamp
+
+    def minutes(self, packed: NDArray[np.int32]) -> NDArray[np.int64] | None:
+        """Nanoseconds since 1970 at which minutes began, given as `pipelines.readers.syslog_kernel` packs them.
+
+        None when some minute is none, or comes twice where summer time ends: only the order of lines tells those.
+        """
+        each, inverse = np.unique(packed, return_inverse=True)
+        began = np.empty(len(each), dtype=np.int64)
+        for place, minute in enumerate(each.tolist()):
+            hours, clock = divmod(minute, 60)
+            days, hour = divmod(hours, 24)
+            key = (_ENGLISH[days // 32], str(days % 32), f"{hour:02}:{clock:02}")
+            if key not in self._minutes:
+                self._minutes[key] = self._minute(*key)
+            found = self._minutes[key]
+            if found is None or found[0] != found[1]:
+                return None
+            began[place] = found[0]
+        return began[inverse]
+
+    def passed(self, stamp: int) -> None:
+        """Take note of the time [ns since 1970] of the last line so far."""
+        self._previous = stamp
 
     def _minute(self, month: str, day: str, clock: str) -> tuple[int, int] | None:
         number = month_number(month)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from features.tables import to_ns
 from pipelines.readers import stamps
 from pipelines.readers.context import LogContext
-from pipelines.readers.lines import Rows
+from pipelines.readers.lines import USUAL, Rows, Scan, Told, rows_of
 from pipelines.readers.objects import SEVERITIES
+from pipelines.readers.spans import severities, texts_at
 from pipelines.readers.tally import Tally
 
 _ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -38,25 +42,44 @@ _USUAL_OLD = re.compile(rf"([A-Za-z]{{3}}) {{1,2}}(\d{{1,2}}) (\d\d:\d\d:\d\d) {
 Line = tuple[str | int, str, str, str, str, bool]  # ISO text or nanoseconds, node, source, severity, message, kernel
 
 
-def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Iterator[Rows]:
-    """Rows of each batch; a line without time, host or text is rejected by that reason."""
+def read(blocks: Iterable[bytes], context: LogContext, tally: Tally) -> Iterator[Rows]:
+    """Rows of each block; a line without time, host or text is rejected by that reason."""
     if context.reference_time is None:
         raise ValueError("a syslog reader needs a reference time")  # read_logs gives the file's own
     yearless = stamps.Yearless(context.zone(), to_ns(context.reference_time))
+    scan, told = _scan_with(yearless, context, tally), _told_with(yearless, context, tally)
+    return rows_of(blocks, scan, told, tally)
+
+
+def _scan_with(yearless: stamps.Yearless, context: LogContext, tally: Tally) -> Scan:
+    def scan(data: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Rows] | None:
+        from pipelines.readers import syslog_kernel  # noqa: PLC0415  # half a second that small files need not wait
+
+        state, spans, times, minutes, severity, kernel = syslog_kernel.scan(data, ends)
+        usual = np.flatnonzero(state == USUAL)
+        times, minutes = times[usual], minutes[usual]
+        without_year = np.flatnonzero(minutes)
+        if len(without_year):
+            began = yearless.minutes(minutes[without_year])
+            if began is None:
+                return None
+            times[without_year] += began
+            yearless.passed(int(times[without_year[-1]]))
+            stamps.hint_zone(context, tally)
+        hosts, sources, messages = (texts_at(data, part[usual]) for part in spans)
+        return state, Rows(hosts, times, sources, severities(severity[usual]), messages, kernel[usual])
+
+    return scan
+
+
+def _told_with(yearless: stamps.Yearless, context: LogContext, tally: Tally) -> Told:
     tags = _Tags()
-    for lines in batches:
+
+    def told(lines: list[str]) -> tuple[Rows, list[int]]:
         found: list[Line] = []
-        for line in lines:
-            # 2026-01-01T00:00:00.123456+00:00 n1 sshd[42]: text      taken apart without a regular expression
-            stamp, _, rest = line.partition(" ")
-            if stamp[10:11] == "T":
-                host, _, rest = rest.partition(" ")
-                written, colon, text = rest.partition(": ")
-                if colon and (tag := tags[written]) and host and host[-1] != ":" and "\t" not in host:
-                    kernel = tag == "kernel"
-                    found.append((stamp, host, tag, "", strip_printk(text) if text[:1] == "[" else text, kernel))
-                    continue
-            parsed = _old(line, yearless) or _parse(line, yearless)
+        places: list[int] = []
+        for place, line in enumerate(lines):
+            parsed = _usual(line, tags) or _old(line, yearless) or _parse(line, yearless)
             if parsed is None:
                 tally.reject("no time stamp")
             elif not (parsed[1] or context.node):
@@ -64,8 +87,22 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
                 tally.hint("lines without a host were rejected; say whose they are with --node")
             else:
                 found.append(parsed)
-        if found:
-            yield _rows(found, context, tally)
+                places.append(place)
+        return _rows(found, context, tally), places
+
+    return told
+
+
+def _usual(line: str, tags: _Tags) -> Line | None:
+    """2026-01-01T00:00:00.123456+00:00 n1 sshd[42]: text, taken apart without a regular expression."""
+    stamp, _, rest = line.partition(" ")
+    if stamp[10:11] != "T":
+        return None
+    host, _, rest = rest.partition(" ")
+    written, colon, text = rest.partition(": ")
+    if not (colon and (tag := tags[written]) and host and host[-1] != ":" and "\t" not in host):
+        return None
+    return stamp, host, tag, "", strip_printk(text) if text[:1] == "[" else text, tag == "kernel"
 
 
 class _Tags(dict[str, str]):
@@ -94,7 +131,9 @@ def strip_printk(message: str) -> str:
 
 
 def _rows(lines: list[Line], context: LogContext, tally: Tally) -> Rows:
-    raw, nodes, sources, severities, messages, kernel = (list(column) for column in zip(*lines, strict=True))
+    if not lines:
+        return Rows.of([], [], [], [], [], [])
+    raw, nodes, sources, levels, messages, kernel = (list(column) for column in zip(*lines, strict=True))
     written = [value for value in raw if type(value) is str]
     if len(written) < len(raw):
         stamps.hint_zone(context, tally)
@@ -102,7 +141,7 @@ def _rows(lines: list[Line], context: LogContext, tally: Tally) -> Rows:
     if 0 < len(written) < len(raw):
         read_times = iter(times)
         times = [next(read_times) if type(value) is str else value for value in raw]
-    return Rows(nodes, times, sources, severities, messages, kernel)
+    return Rows.of(nodes, times, sources, levels, messages, kernel)
 
 
 def _parse(line: str, yearless: stamps.Yearless) -> Line | None:

@@ -7,12 +7,14 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from features.tables import InputError
+from pipelines.readers import lines
 from pipelines.readers.logs import recognise_log
 from tests.pipelines.readers.test_metric_fuzz import mutations, no_hang, peak
 from tests.pipelines.test_logs import FORMATS, LINE, Read
@@ -34,6 +36,41 @@ def test_mutated_logs_break_no_reader(name: str) -> None:
     before = peak()
     broken()
     assert peak() - before < 512 << 20
+
+
+def both_ways(data: bytes, folder: Path) -> None:
+    """Compiled code and the plain way give the same table and the same counts."""
+    found: list[object] = []
+    for plain_bytes in (0, 1 << 40):
+        with patch.object(lines, "PLAIN_BYTES", plain_bytes):
+            try:
+                read = Read(folder, data)
+            except InputError as error:
+                found.append(([], str(error), {}, {}))
+                continue
+            found.append((read.frame.to_numpy().tolist(), "", read.tally.rejected, read.tally.noted))
+    assert found[0] == found[1]
+
+
+SCANNED = {
+    **{name: SEEDS[name] for name in SEEDS if name.startswith(("journald", "rfc", "short"))},
+    "journald-escapes": rb'{"__REALTIME_TIMESTAMP":"1767225600250000","_HOSTNAME":"n1","_SYSTEMD_UNIT":"a\\x2db",'
+    rb'"PRIORITY":"4","_TRANSPORT":"kernel","_COMM":"c","MESSAGE":"a\"b\\\u00e9\n\u20ac\/"}'
+    b"\n",
+    "rfc3164-usual": b"<4>Feb 29 00:00:00 n1 app[7]: a \xc3\xa9\r\nDec  9 23:59:59.5 n1 app: b\n" * 2,
+}
+
+
+@pytest.mark.parametrize("name", sorted(SCANNED))
+def test_compiled_code_reads_what_the_plain_way_reads(name: str) -> None:
+    @settings(max_examples=4 * EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(mutations(SCANNED[name]))
+    def same(data: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            both_ways(data, Path(folder))
+
+    both_ways(SCANNED[name] * 2, Path(tempfile.mkdtemp()))  # compiles, if nothing did before
+    same()
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None)
