@@ -15,8 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from features.tables import UsageError
 from models.deep import TadGan
-from models.lineup import Lineup
-from models.scorers import place
+from models.lineup import LOOK_BACK, Lineup
 from models.settings import ModelSettings
 from tests.models.planted import failures_at, matrix_of, windows_of
 from tests.models.test_scorers import assert_plain
@@ -91,13 +90,16 @@ def test_a_node_s_score_depends_on_no_other_node(planted: pd.DataFrame, fitted: 
 
 
 @needs_torch
-def test_the_line_up_knows_it_by_name() -> None:
-    windows = windows_of(3, 2.0)
-    X = matrix_of(windows, FAILURES, metrics=4)
+def test_the_line_up_s_score_needs_no_more_windows_than_it_says() -> None:
+    X = matrix_of(windows_of(3, 2.0), FAILURES, metrics=4)
     settings = ModelSettings(names=("tadgan",), options={"tadgan": {"rounds": 1}})
-    score = Lineup(("tadgan",), settings).fit(X, np.zeros(len(X), dtype=np.float32)).score(X)["tadgan"]
-    assert len(score) == len(place(X).node)
+    lineup = Lineup(("tadgan",), settings).fit(X, np.zeros(len(X), dtype=np.float32))
+    score = lineup.score(X)["tadgan"]
     assert ((score >= 0) & (score <= 1)).all()
+    ends = X.index.get_level_values(1)
+    late = ends.isin(ends.unique().sort_values()[-LOOK_BACK:])
+    last = ends[late] == ends.max()
+    np.testing.assert_allclose(lineup.score(X[late])["tadgan"][last], score[late][last], rtol=0, atol=1e-7)
 
 
 def test_without_torch_it_says_what_to_install(planted: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:

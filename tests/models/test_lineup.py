@@ -9,11 +9,13 @@ import pytest
 from features.labels import label
 from features.tables import InputError, UsageError
 from models import bundle, crossfit, evaluation, splits, telling
-from models.lineup import BASELINES, LOOK_BACK, NAMES, Lineup
+from models.lineup import BASELINES, LOOK_BACK, Lineup
+from models.lineup import NAMES as EVERY
 from models.rules import REASON
 from models.settings import ModelSettings
 from tests.models.planted import LABELS, SETTINGS, failures_at, matrix_of, random_failures, windows_of
 
+NAMES = tuple(name for name in EVERY if name != "tadgan")  # torch is an extra: tests/models/test_deep.py
 QUICK = ModelSettings(quiet_windows=4000, threads=1)
 WINDOWS = windows_of(5, 7)
 FAILURES = random_failures(5, 5, 7, seed=1)
