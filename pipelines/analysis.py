@@ -19,6 +19,7 @@ from pipelines.experiment import dataset
 from pipelines.store import Store
 
 Row = Mapping[str, object]
+WHY = "evidence"
 Tables = Iterable[tuple[str, Sequence[Row]]]
 
 
@@ -61,16 +62,18 @@ def section(shown: Shown) -> str:
 
 
 def _table(title: str, rows: Sequence[Row]) -> str:
+    """A table; what a row says under `WHY` has a line of its own below it, for a column of sentences is too narrow."""
     if not rows:
         return ""
-    numbers = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
-    head = "".join(f"<th{_side(name, numbers)}>{html.escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{_side(name, numbers)}>{html.escape(_cell(cell))}</td>" for name, cell in row.items())
-        + "</tr>\n"
-        for row in rows
-    )
+    names = [name for name in rows[0] if name != WHY]
+    numbers = {name for name in names if any(isinstance(row[name], int | float) for row in rows)}
+    head = "".join(f"<th{_side(name, numbers)}>{html.escape(name)}</th>" for name in names)
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td{_side(name, numbers)}>{html.escape(_cell(row[name]))}</td>" for name in names)
+        body += f"<tr>{cells}</tr>\n"
+        if row.get(WHY):
+            body += f'<tr class="why"><td colspan="{len(names)}">{html.escape(str(row[WHY]))}</td></tr>\n'
     return f"<h3>{html.escape(title)}</h3>\n<table><tr>{head}</tr>\n{body}</table>\n"
 
 
@@ -79,7 +82,9 @@ def _side(name: str, numbers: set[str]) -> str:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "-" if value is None else str(value)
 
 
 def _list(lines: Sequence[str]) -> str:

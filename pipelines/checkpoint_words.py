@@ -82,7 +82,7 @@ def tables_of(result: Told, kind: str) -> Iterator[tuple[str, list[dict[str, obj
     yield f"{kind.capitalize()}s by week", rows_of_weeks(result, kind)
 
 
-def longest(result: Told, kind: str, most: int = 20) -> tuple[str, list[dict[str, object]]]:
+def longest(result: Told, kind: str, most: int = 12) -> tuple[str, list[dict[str, object]]]:
     """The longest events with the evidence on them."""
     own = [event for event in result["events"] if event["kind"] == kind]
     slowest = sorted(own, key=lambda event: -event["duration_seconds"])[:most]

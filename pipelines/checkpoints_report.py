@@ -27,7 +27,7 @@ def figures(result: Told) -> dict[str, bytes]:
             continue
         knee = result["knee"][kind]["nodes"]
         for name, draw in (("by_nodes", _by_nodes), ("storage", _storage), ("length", _length), ("queue", _queue)):
-            figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+            figure = Figure(figsize=(4.4, 3.1), layout="constrained")
             axes = figure.subplots()
             draw(axes, events, knee)
             axes.grid(visible=True, alpha=0.25)

@@ -74,7 +74,7 @@ def _metrics(result: Told) -> dict[str, float | None]:
 
 def _drawn(draw: Callable[..., None], *told: Any) -> bytes:
     """A figure by one of the functions below, as PNG."""
-    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    figure = Figure(figsize=(4.4, 3.1), layout="constrained")
     axes = figure.subplots()
     draw(axes, *told)
     axes.grid(visible=True, alpha=0.25)
