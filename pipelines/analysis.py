@@ -73,7 +73,7 @@ def _table(title: str, rows: Sequence[Row]) -> str:
         cells = "".join(f"<td{_side(name, numbers)}>{html.escape(_cell(row[name]))}</td>" for name in names)
         body += f"<tr>{cells}</tr>\n"
         if row.get(WHY):
-            body += f'<tr class="why"><td colspan="{len(names)}">{html.escape(str(row[WHY]))}</td></tr>\n'
+            body += f'<tr class="why"><td colspan="{len(names)}"><div>{html.escape(str(row[WHY]))}</div></td></tr>\n'
     return f"<h3>{html.escape(title)}</h3>\n<table><tr>{head}</tr>\n{body}</table>\n"
 
 

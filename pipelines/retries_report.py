@@ -93,7 +93,7 @@ def _success(axes: Any, rows: Sequence[Told]) -> None:
     axes.set_xlabel("try of a chain (the last point: this one and later)")
     axes.set_ylabel("share that succeeded")
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title("Success by try, exact 95 % intervals", fontsize=10)
+    axes.set_title("Success by try, exact 95 % intervals", fontsize=9)
 
 
 def _by_node(axes: Any, told: Told, name: str) -> None:
@@ -104,7 +104,7 @@ def _by_node(axes: Any, told: Told, name: str) -> None:
     axes.tick_params(axis="x", labelrotation=60, labelsize=7)
     axes.set_ylabel(name)
     axes.set_title(
-        f"{told['events']} {name} on {told['nodes_touched']} of {told['nodes']} nodes; dashed: the mean", fontsize=10
+        f"{told['events']} {name} on {told['nodes_touched']} of {told['nodes']} nodes\n(dashed: the mean)", fontsize=9
     )
 
 
@@ -121,4 +121,4 @@ def _survival(axes: Any, told: Told, name: str) -> None:
     axes.set_xlabel("days since the return to work")
     axes.set_ylabel("share without another")
     axes.set_ylim(0, 1.02)
-    axes.set_title(f"Nodes back at work, until more {name} (Kaplan-Meier, {told['n']} returns)", fontsize=10)
+    axes.set_title(f"Back at work, without more {name}\n(Kaplan-Meier, {told['n']} returns)", fontsize=9)
