@@ -183,13 +183,16 @@ def suspect(
 def stack(parts: Iterable[pd.DataFrame], columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Rows of several nodes or days under one set of columns, float32; what a part lacks is NaN."""
     frames = [part for part in parts if len(part)]
-    titles = sorted({title for part in frames for title in part.columns}) if columns is None else list(columns)
+    names_of = [part.columns.tolist() for part in frames]  # an index gives its names one by one slowly
+    titles = sorted(set().union(*names_of)) if columns is None else list(columns)
     position = {title: at for at, title in enumerate(titles)}
     out = np.full((sum(map(len, frames)), len(titles)), np.nan, dtype=np.float32)
     row = 0
-    for part in frames:
-        held = [at for at, title in enumerate(part.columns) if title in position]
-        into = [position[part.columns[at]] for at in held]
+    for at_part, part in enumerate(frames):
+        own = names_of[at_part]
+        if at_part == 0 or own != names_of[at_part - 1]:  # most nodes have the same columns
+            held = [at for at, title in enumerate(own) if title in position]
+            into = [position[own[at]] for at in held]
         out[row : row + len(part), into] = part.to_numpy()[:, held]
         row += len(part)
     index = frames[0].index if frames else index_of("", np.empty(0, dtype=np.int64))

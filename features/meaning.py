@@ -76,11 +76,13 @@ BOUNDS = (
 TARGET = re.compile(r"xid|fallen_off|recovery_action", re.IGNORECASE)
 
 
+@lru_cache(maxsize=1 << 16)
 def name_of(metric: str) -> str:
     """A metric's name without its labels."""
     return metric.partition("{")[0]
 
 
+@lru_cache(maxsize=1 << 16)
 def is_target(metric: str) -> bool:
     """Whether a metric tells the failure itself and so may never be a feature."""
     return bool(TARGET.search(metric))
@@ -89,6 +91,8 @@ def is_target(metric: str) -> bool:
 def kind(metric: str, settings: PanelSettings) -> Kind:
     """Whether a metric counts up; a name no rule knows is a gauge."""
     name = name_of(metric)
+    if not settings.gauges and not settings.counters:  # as nearly always, and asked a hundred thousand times
+        return _known_kind(name)
     for patterns, said in ((settings.gauges, "gauge"), (settings.counters, "counter")):
         if any(re.fullmatch(pattern, name) for pattern in patterns):
             return "gauge" if said == "gauge" else "counter"

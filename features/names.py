@@ -56,6 +56,7 @@ def unescape(kind: str) -> str:
     return metric
 
 
+@lru_cache(maxsize=100_000)
 def column(metric: str, *steps: str, calculator: str = "value") -> str:
     """The name of one column; every part but the calculator is escaped here.
 

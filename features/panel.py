@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +52,12 @@ def clean(raw: Panel, settings: PanelSettings, tally: Counter[str] | None = None
     counts["target_series"] += len(raw.series) - len(kept)
     values = raw.values[[row for _, row in kept]] if kept else np.empty((0, len(raw.times)))
     counter = np.array([meaning.kind(series.metric, settings) == "counter" for series, _ in kept], dtype=bool)
-    for row, (series, _) in enumerate(kept):
-        _blank(values[row], series.metric, settings, counts, counter=bool(counter[row]))
+    dcgm = np.array([series.metric.startswith("DCGM_") for series, _ in kept], dtype=bool)
+    limits = [meaning.bounds(series.metric, settings) or (-np.inf, np.inf) for series, _ in kept]
+    low, high = np.array(limits).reshape(-1, 2).T.copy()
+    infinite, blank, outside = _blank(values, dcgm, counter, low, high)
+    # a count of nothing is none: the tally holds what was seen
+    counts.update({k: n for k, n in (("infinite", infinite), ("blank", blank), ("out_of_range", outside)) if n})
     if counter.any():
         lookback = max(1, to_nanoseconds(settings.staleness) // step_of(raw.times))
         grown, resets, glitches = increases(values[counter], lookback, settings.glitch_ratio)
@@ -68,27 +73,31 @@ def step_of(times: NDArray[np.int64]) -> int:
     return int(times[1] - times[0]) if len(times) > 1 else 60_000_000_000
 
 
+@compiled
 def _blank(
-    row: NDArray[np.float64], metric: str, settings: PanelSettings, counts: Counter[str], *, counter: bool
-) -> None:
-    """Set to NaN, in place, what is no value of the metric."""
-    infinite = np.isinf(row)
-    if infinite.any():
-        counts["infinite"] += int(infinite.sum())
-        row[infinite] = np.nan
-    if metric.startswith("DCGM_"):
-        blank = (row >= _INT32_BLANK[0]) & (row <= _INT32_BLANK[1])
+    values: NDArray[np.float64],
+    dcgm: NDArray[np.bool_],
+    counter: NDArray[np.bool_],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> tuple[int, int, int]:
+    """Set to NaN, in place, what is no value of its row's metric; how many were infinite, blank, out of range."""
+    infinite, blank, outside = 0, 0, 0
+    for row in range(values.shape[0]):
         # A counter of bytes or energy may pass 2^47; only the exact code is none of its values.
-        blank |= row >= (_INT64_BLANK if counter else _FLOAT_BLANK)
-        if blank.any():
-            counts["blank"] += int(blank.sum())
-            row[blank] = np.nan
-    limits = meaning.bounds(metric, settings)
-    if limits is not None:
-        outside = (row < limits[0]) | (row > limits[1])
-        if outside.any():
-            counts["out_of_range"] += int(outside.sum())
-            row[outside] = np.nan
+        above = _INT64_BLANK if counter[row] else _FLOAT_BLANK
+        for cell in range(values.shape[1]):
+            value = values[row, cell]
+            if np.isinf(value):
+                infinite += 1
+            elif dcgm[row] and (_INT32_BLANK[0] <= value <= _INT32_BLANK[1] or value >= above):
+                blank += 1
+            elif value < low[row] or value > high[row]:
+                outside += 1
+            else:
+                continue
+            values[row, cell] = np.nan
+    return infinite, blank, outside
 
 
 @compiled
@@ -138,6 +147,7 @@ def increases(values: NDArray[np.float64], lookback: int, glitch_ratio: float) -
     return out, resets, glitches
 
 
+@lru_cache(maxsize=1 << 16)
 def without_labels(metric: str, labels: tuple[str, ...]) -> str:
     """The metric in its canonical form without the named labels."""
     name, brace, rest = metric.partition("{")

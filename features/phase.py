@@ -8,6 +8,7 @@ it moves to and from shared storage; without utilisation the state is unknown.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def utilisation(clean: Panel) -> NDArray[np.float64]:
     for pattern, factor in ((_PERCENT, 1.0), (_SHARE, 100.0)):
         total, known = np.zeros(len(out)), np.zeros(len(out), dtype=np.int64)
         for series, values in zip(clean.series, clean.values, strict=True):
-            if pattern.fullmatch(meaning.name_of(series.metric)):
+            if _is(pattern, meaning.name_of(series.metric)):
                 present = ~np.isnan(values)
                 total[present] += values[present] * factor
                 known += present
@@ -74,12 +75,18 @@ def utilisation(clean: Panel) -> NDArray[np.float64]:
     return out
 
 
+@lru_cache(maxsize=1 << 16)
+def _is(pattern: re.Pattern[str], name: str) -> bool:
+    """Whether a metric's name matches; nodes have the same ones."""
+    return bool(pattern.fullmatch(name))
+
+
 def _moved(clean: Panel, pattern: re.Pattern[str]) -> NDArray[np.float64]:
     """Bytes a cell to or from shared storage, [T]: by metric the sum over mounts, of several metrics the largest."""
     by_name: dict[str, NDArray[np.float64]] = {}
     for row, series in enumerate(clean.series):
         name = meaning.name_of(series.metric)
-        if not series.gpu and pattern.fullmatch(name):
+        if not series.gpu and _is(pattern, name):
             sums = by_name.setdefault(name, np.zeros(len(clean.times)))
             present = ~np.isnan(clean.values[row])
             sums[present] += clean.values[row, present]

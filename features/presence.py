@@ -9,6 +9,7 @@ one GPU only, some metrics gone altogether (an exporter's upgrade).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -127,13 +128,19 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
     return out
 
 
+@lru_cache(maxsize=1 << 16)
+def _is(pattern: re.Pattern[str], metric: str) -> bool:
+    """Whether a metric begins so; nodes have the same ones."""
+    return bool(pattern.match(metric))
+
+
 def _look(raw: Panel, ids: list[str]) -> _Sight:
     """Who had samples when."""
     has = ~np.isnan(raw.values)
     position = {gpu: row for row, gpu in enumerate(ids)}
     gpu_of = np.array(
         [
-            position[series.gpu] if series.gpu else -2 if _BY_PROMETHEUS.match(series.metric) else -1
+            position[series.gpu] if series.gpu else -2 if _is(_BY_PROMETHEUS, series.metric) else -1
             for series in raw.series
         ],
         dtype=np.int64,
@@ -141,7 +148,7 @@ def _look(raw: Panel, ids: list[str]) -> _Sight:
     gpu = np.zeros((len(ids), len(raw.times)), dtype=bool)
     for row in range(len(ids)):
         gpu[row] = has[gpu_of == row].any(axis=0)
-    says = [row for row, series in enumerate(raw.series) if _GPU_UP.match(series.metric)]
+    says = [row for row, series in enumerate(raw.series) if _is(_GPU_UP, series.metric)]
     gpu_up = np.fmin.reduce(raw.values[says], axis=0) if says else np.full(len(raw.times), np.nan)
     metric_of = pd.factorize(np.array([series.metric for series in raw.series], dtype=object))[0].astype(np.int64)
     # the target's series come and go with the failure: an exporter may give each code a series of its own

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import pandas as pd
@@ -24,6 +25,7 @@ _EXPORTER_POD = re.compile(r"exporter.*-[a-z0-9]{4,10}$|^dcgm-exporter$|^node-ex
 _OF_A_TARGET = re.compile(r"^(up|scrape_|go_|process_|promhttp_|python_)")
 # node_exporter knows no GPU; its uuid labels are file systems' and caches'
 _NEVER_OF_A_GPU = re.compile(r"^node_")
+_NOTHING = frozenset({"", "<<<NULL>>>"})  # a label's value that says nothing
 _NAME_CHARACTERS = 200  # a longer one is no host name, and no file name either
 
 
@@ -41,6 +43,7 @@ class Identity(NamedTuple):
     address: str
 
 
+@lru_cache(maxsize=1 << 12)
 def pci(text: str) -> str:
     """The canonical ``dddd:bb:dd`` of a PCI address in any form; "" when it is none.
 
@@ -53,6 +56,7 @@ def pci(text: str) -> str:
     return f"{domain}:{found[2].lower()}:{found[3].lower()}"
 
 
+@lru_cache(maxsize=1 << 12)
 def gpu(text: str) -> str:
     """The canonical UUID; one exporter leaves off the ``GPU-`` that the others write."""
     text = text.strip()
@@ -76,6 +80,7 @@ def is_address(name: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=1 << 12)
 def without_port(text: str) -> str:
     """``n7:9400`` is n7, ``[::1]:9100`` is ::1, ``http://n7:9400/metrics`` is n7."""
     text = _SCHEME.sub("", text.strip()).split("/", 1)[0]
@@ -118,6 +123,21 @@ def last_known(rows: Sequence[Mapping[Hashable, object]]) -> pd.DataFrame:
     return conform(folded, GPUS)
 
 
+@lru_cache(maxsize=1 << 14)
+def _kinds(name: str) -> tuple[bool, bool]:
+    """Whether a metric may be of a GPU, and whether it is about the scraping itself."""
+    return not _NEVER_OF_A_GPU.match(name), bool(_OF_A_TARGET.match(name))
+
+
+def _first(canonical: Callable[[str], str], labels: Mapping[str, str], names: Sequence[str]) -> str:
+    """The first of these labels that says something, in its canonical form."""
+    for name in names:
+        text = labels.get(name)
+        if text and (found := canonical(text)):
+            return found
+    return ""
+
+
 class Identifier:
     """Identities by `IngestSettings`, each set of labels looked at once."""
 
@@ -127,38 +147,56 @@ class Identifier:
         self._node = node
         self._dropped = frozenset(settings.dropped_labels)
         self._dropped_of_gpu = frozenset(settings.gpu_dropped_labels)
-        self._known: dict[frozenset[tuple[str, str]], Identity] = {}
+        self._known: dict[tuple[tuple[str, str], ...], Identity] = {}
+        self._hidden: dict[tuple[frozenset[str], bool, bool, bool], frozenset[str]] = {}
+        self._naming = (*settings.node_labels, "pod", "exported_pod")
+        self._nodes: dict[tuple[str | None, ...], tuple[str, bool, frozenset[str]]] = {}
 
     def identify(self, labels: Mapping[str, str]) -> Identity:
         """Who these labels are about; ``series.metric`` is "" when they name no metric."""
-        key = frozenset(labels.items())
+        key = tuple(labels.items())
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._look(labels)
         return known
 
     def _look(self, labels: Mapping[str, str]) -> Identity:
-        node, settled = self._find_node(labels)
-        metric_name = labels.get("__name__", "")
-        gpu_labels = () if _NEVER_OF_A_GPU.match(metric_name) else self._settings.gpu_labels
-        uuid = next((found for name in gpu_labels if (found := gpu(labels.get(name, "")))), "")
-        address = next((found for name in self._settings.pci_labels if (found := pci(labels.get(name, "")))), "")
-        # a numeric "node" is a NUMA node (node_exporter's meminfo_numa) and tells series apart
-        named = {
-            key for key in self._settings.node_labels if not _is_number(labels.get(key, "")) or labels[key] == node
-        }
-        hidden = self._dropped.union(named, self._settings.pci_labels, gpu_labels)
-        if _OF_A_TARGET.match(metric_name):
-            hidden = hidden - {"job"}
-        if uuid:
-            hidden = hidden | self._dropped_of_gpu
-        rest = {
-            key: value
-            for key, value in labels.items()
-            if key != "__name__" and key not in hidden and value not in {"", "<<<NULL>>>"}
-        }
-        metric = metric_text(metric_name, rest) if metric_name else ""
+        node, settled, named = self._node_of(labels)
+        name = labels.get("__name__", "")
+        of_a_gpu, of_a_target = _kinds(name)
+        uuid = _first(gpu, labels, self._settings.gpu_labels) if of_a_gpu else ""
+        address = _first(pci, labels, self._settings.pci_labels)
+        hidden = self._hidden_of(named, of_a_gpu, of_a_target, uuid != "")
+        rest = {key: value for key, value in labels.items() if key not in hidden and value not in _NOTHING}
+        metric = metric_text(name, rest) if name else ""
         return Identity(node, Series(metric, uuid), address, settled, without_port(labels.get("instance", "")))
+
+    def _hidden_of(self, named: frozenset[str], of_a_gpu: bool, of_a_target: bool, has_gpu: bool) -> frozenset[str]:
+        """Labels that are no part of a series' own name."""
+        key = named, of_a_gpu, of_a_target, has_gpu
+        known = self._hidden.get(key)
+        if known is None:
+            gpu_labels = self._settings.gpu_labels if of_a_gpu else ()
+            hidden = self._dropped.union(named, self._settings.pci_labels, gpu_labels)
+            if of_a_target:
+                hidden = hidden - {"job"}
+            if has_gpu:
+                hidden = hidden | self._dropped_of_gpu
+            known = self._hidden[key] = hidden | {"__name__"}
+        return known
+
+    def _node_of(self, labels: Mapping[str, str]) -> tuple[str, bool, frozenset[str]]:
+        """As `_find_node`, and the labels that name it; looked at once for all series of a target."""
+        key = tuple(map(labels.get, self._naming))
+        known = self._nodes.get(key)
+        if known is None:
+            node, settled = self._find_node(labels)
+            # a numeric "node" is a NUMA node (node_exporter's meminfo_numa) and tells series apart
+            named = frozenset(
+                key for key in self._settings.node_labels if not _is_number(labels.get(key, "")) or labels[key] == node
+            )
+            known = self._nodes[key] = node, settled, named
+        return known
 
     def _find_node(self, labels: Mapping[str, str]) -> tuple[str, bool]:
         """The node and whether its name is a real one, by the precedence of the settings."""

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import gauge
-from features.tables import Panel, Series
+from features.tables import Panel, Series, to_time
 from pipelines.config import Config
-from pipelines.grid import DAY_NS, Cells, last_of_cells
+from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier, Identity, last_known
 from pipelines.readers.samples import SampleChunk
 
@@ -71,22 +71,47 @@ def gather(
         if identity.settled and identity.address and identity.address != identity.node:
             known[identity.address].add(identity.node)
     names = {address: next(iter(nodes)) for address, nodes in known.items() if len(nodes) == 1} | (addresses or {})
-    cells: dict[str, Cells] = {}
-    gpus: list[dict[Hashable, object]] = []
+    by_node: defaultdict[str, list[tuple[Identity, SampleChunk]]] = defaultdict(list)
     for identity, chunk in held:
-        name = identity.node if identity.settled else names.get(identity.node, identity.node)
-        if name not in cells:
-            cells[name] = Cells(start_ns, end_ns, step_ns)
-        times, values, _ = last_of_cells(chunk.times, chunk.values, step_ns)
-        cells[name].add(identity.series, times, values)
+        by_node[identity.node if identity.settled else names.get(identity.node, identity.node)].append(
+            (identity, chunk)
+        )
+    held.clear()
+    times = np.arange(-(-start_ns // step_ns), -(-end_ns // step_ns), dtype=np.int64) * step_ns
+    found, gpus, stamps = {}, list[dict[Hashable, object]](), {}
+    for name in sorted(by_node):
+        found[name], seen, stamps[name] = _of_node(name, by_node.pop(name), times, step_ns)
+        gpus += seen
+    return Taken(found, last_known(gpus), stamps)
+
+
+def _of_node(
+    node: str, held: list[tuple[Identity, SampleChunk]], times: NDArray[np.int64], step_ns: int
+) -> tuple[Panel, list[dict[Hashable, object]], Stamps]:
+    """A node's chunks as its panel over the cells that start at ``times``; its GPUs; when gauges of XIDs were read."""
+    from pipelines.filling import fill  # noqa: PLC0415  # its compiler is loaded while the server works
+
+    first = int(times[0]) // step_ns if len(times) else 0
+    rows: dict[Series, int] = {}
+    for identity, _ in held:
+        rows.setdefault(identity.series, len(rows))
+    values, stamps = np.full((len(rows), len(times)), np.nan), np.full((len(rows), len(times)), -1, dtype=np.int64)
+    spans: dict[tuple[str, str], tuple[int, int]] = {}
+    for identity, chunk in held:
+        row = rows[identity.series]
+        early, late = fill(chunk.times, chunk.values, first, step_ns, values[row], stamps[row])
         if identity.series.gpu:
-            first, last = pd.Timestamp(int(times[0]), tz="UTC"), pd.Timestamp(int(times[-1]), tz="UTC")
-            gpus.append({"node": name, "gpu": identity.series.gpu, "pci": identity.pci, "first": first, "last": last})
-    stamps: dict[str, Stamps] = {
-        name: {one: of_node.row(one)[1] for one in of_node.names() if gauge.is_gauge(one.metric)}
-        for name, of_node in cells.items()
-    }
-    return Taken({name: cells[name].panel(name) for name in sorted(cells)}, last_known(gpus), stamps)
+            key = identity.series.gpu, identity.pci
+            before = spans.get(key, (early, late))
+            spans[key] = min(before[0], early), max(before[1], late)
+    gpus: list[dict[Hashable, object]] = [
+        {"node": node, "gpu": gpu, "pci": pci, "first": to_time(early), "last": to_time(late)}
+        for (gpu, pci), (early, late) in spans.items()
+    ]
+    names = sorted(one for one, row in rows.items() if (stamps[row] >= 0).any())
+    order = [rows[one] for one in names]
+    gauges = {one: stamps[rows[one]] for one in names if gauge.is_gauge(one.metric)}
+    return Panel(node, times, tuple(names), values[order]), gpus, gauges
 
 
 def over(

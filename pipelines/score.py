@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -127,8 +129,9 @@ def _judge_missing(
     context = [min(new) - stride * back for back in range(verdicts.CONTEXT, 0, -1)]
     remembered = state.memory()
     watch = None if remembered is None else Watch.from_bytes(remembered, watch_key(source, frozen))
-    moment = take(source, frozen, config, [*context, *new], watch)
-    found = judge(moment, frozen, config, [*context, *new], min(new))
+    with _at_rest():
+        moment = take(source, frozen, config, [*context, *new], watch)
+        found = judge(moment, frozen, config, [*context, *new], min(new))
     if watch is None or moment.watch.upto >= watch.upto:
         moment.watch.trim()
         remembered = moment.watch.to_bytes()
@@ -139,6 +142,18 @@ def _judge_missing(
         if newest_known is None or end > newest_known:  # a window of the past pages no one
             alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
         state.commit(end, name, found[end], alerts, remembered, facts)
+
+
+@contextmanager
+def _at_rest() -> Iterator[None]:
+    """Keep the garbage collector from walking a window's hundred thousand series again and again; none is garbage."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def judge(

@@ -88,7 +88,8 @@ def parse(entry: Any, tally: Tally, context: ReadContext) -> Iterator[SampleChun
     if not shaped:
         tally.drop("entry of another shape")
         return
-    stamps = np.clip(np.nan_to_num(stamps), -_S_LIMIT, 2 * _S_LIMIT)
+    if not (np.abs(stamps) <= 2 * _S_LIMIT).all():
+        stamps = np.clip(np.nan_to_num(stamps), -_S_LIMIT, 2 * _S_LIMIT)
     times = np.rint(stamps * 1000).astype(np.int64) * 1_000_000  # the API's times are exact to the millisecond
     chunk = clean(labels, times, values, tally, context.latest_ns)
     if chunk is not None:
