@@ -365,6 +365,7 @@ def _report(
         "end": to_time(end).isoformat(),
         "windows": len(history.matrix.windows),
         "columns": history.matrix.X.shape[1],
+        "exclude": list(history.exclude),
     }
 
 

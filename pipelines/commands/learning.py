@@ -120,6 +120,9 @@ def describe_training(report: dict[str, object]) -> str:
         }
         for name, found in beside.items()
     ]
+    if exclude := report.get("exclude"):
+        assert isinstance(exclude, list)  # noqa: S101  # as above
+        head += f" Columns whose names hold {', '.join(exclude)} were left out (features.exclude)."
     parts = [head, console.table(rows, rows[0]), console.table(other, other[0]) if other else "", last]
     return "\n\n".join(part for part in [*parts, f"Cost: {words(cost)}."] if part)
 
