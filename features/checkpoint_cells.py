@@ -229,7 +229,20 @@ def look(panel: Panel, settings: CheckpointSettings, panels: PanelSettings, star
             active &= _carried(node.use[0], node.lookback) < settings.idle_percent
         spells += [_spell(node, kind, rows, rate, part) for part in _runs(active)]
         quiet[kind] = _quiet(node, kind, inside & ~active)
-    return Sight(panel.node, start, spells, source, frozenset(_told(node)), quiet, seen)
+    mounted = {kind: _since_mount(node, kind) for kind in KINDS}
+    return Sight(panel.node, start, spells, source, frozenset(_told(node)), quiet, seen, mounted)
+
+
+def _since_mount(node: _Node, kind: str) -> tuple[float, float, float]:
+    """What an operation's counters stand at: requests, seconds before and after sending; NaN unknown or below zero."""
+
+    def stands(measure: str) -> float:
+        rows = node.rows(rf"{_NFS}operations_{measure}_total", operation=OPERATION[kind])
+        known = [row[~np.isnan(row)] for row in node.panel.values[rows]]
+        last = [float(values[-1]) for values in known if len(values)]
+        return sum(last) if last and min(last) >= 0 else np.nan
+
+    return stands("requests"), stands("queue_time_seconds"), stands("response_time_seconds")
 
 
 def _told(node: _Node) -> Iterator[str]:

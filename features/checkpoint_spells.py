@@ -84,6 +84,9 @@ class Sight:
         By kind, requests and their seconds of response outside all stretches.
     seen
         Cells with a byte counter.
+    since_mount
+        By kind, what its operation's counters stand at: requests, seconds before and after sending; NaN unknown. The
+        kernel counts from the mount on, so that a single scrape tells a mean.
     """
 
     node: str
@@ -93,3 +96,4 @@ class Sight:
     told: frozenset[str] = frozenset()
     quiet: dict[str, tuple[float, float]] = field(default_factory=dict)
     seen: int = 0
+    since_mount: dict[str, tuple[float, float, float]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from features.checkpoint_cells import KINDS
+from features.checkpoint_cells import KINDS, OPERATION
 
 Told = Mapping[str, Any]
 _GIGA = 1e9
@@ -19,11 +19,24 @@ def sentences(result: Told) -> Iterator[str]:
         told = result["summary"][f"{kind}s"]
         if not told["events"]:
             yield f"No {kind} was found."
+            yield from _since_mount(kind, result["since_mount"][kind])
             continue
         yield from _of_kind(kind, told)
         yield f"{kind.capitalize()}s and size: {result['knee'][kind]['sentence']}"
         yield f"{kind.capitalize()}s over time: {result['trend'][kind]['sentence']}"
     yield result["before_failures"]["sentence"]
+
+
+def _since_mount(kind: str, told: Told) -> Iterator[str]:
+    """What the counters say of all the time since the mounts, where no event says more."""
+    if told["nodes"]:
+        queue, reply = told["queue_milliseconds"], told["response_milliseconds"]
+        whole = queue + reply
+        share = f", {queue / whole:.1%} of it before it was sent" if whole > 0 else ""
+        yield (
+            f"Since the mounts of {told['nodes']} node{'' if told['nodes'] == 1 else 's'}: {told['requests']:,.0f} "
+            f"{OPERATION[kind]}s of {whole:.2f} ms (mean){share}."
+        )
 
 
 def _of_kind(kind: str, told: Told) -> Iterator[str]:

@@ -96,6 +96,7 @@ def checkpoints(
         "step_seconds": store.step_ns / 1e9,
         "thresholds": {f"{kind}_bytes_per_second_per_node": per_node(settings, kind) for kind in KINDS},
         "quiet_response_milliseconds": quiet,
+        "since_mount": {kind: _since_mount(sights, kind) for kind in KINDS},
         "summary": {f"{kind}s": _summary([e for e in events if e["kind"] == kind]) for kind in KINDS},
         **_changes(events, store, config),
         "log": logged,
@@ -155,6 +156,21 @@ def _quiet(sights: Sequence[Sight], kind: str) -> float:
     """Response time outside all events in milliseconds, over all nodes; NaN unknown."""
     requests, seconds = np.sum([sight.quiet.get(kind, (0.0, 0.0)) for sight in sights], axis=0)
     return float(1000 * seconds / requests) if requests > 0 else float("nan")
+
+
+def _since_mount(sights: Sequence[Sight], kind: str) -> Result:
+    """Means of an operation over all the time since its mounts, of the nodes that tell all of it."""
+    last = {sight.node: sight.since_mount.get(kind, (np.nan,) * 3) for sight in sights}  # in the order of time
+    told = np.array([counts for counts in last.values() if np.isfinite(counts).all() and counts[0] > 0])
+    if not len(told):
+        return {"nodes": 0, "requests": None, "queue_milliseconds": None, "response_milliseconds": None}
+    requests, queue, response = told.sum(axis=0).tolist()
+    return {
+        "nodes": len(told),
+        "requests": requests,
+        "queue_milliseconds": 1000 * queue / requests,
+        "response_milliseconds": 1000 * response / requests,
+    }
 
 
 def _summary(events: Sequence[Result]) -> Result:

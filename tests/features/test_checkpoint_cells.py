@@ -192,3 +192,15 @@ def test_the_real_names_of_node_exporter_are_known(real_data: Any) -> None:
         "node_infiniband_port_data_transmitted_bytes_total",
         "node_cpu_seconds_total",
     } <= found
+
+
+def test_a_single_scrape_tells_the_means_since_the_mount() -> None:
+    once = [float("nan")] * (CELLS - 1)
+    rows = {operation(what): [level, *once] for what, level in (("requests", 100.0), ("queue_time_seconds", 6.0))}
+    found = seen({**rows, operation("response_time_seconds"): [2.0, *once]})
+    assert found.since_mount[SAVE] == (100.0, 6.0, 2.0)
+    assert found.spells == []
+
+
+def test_a_counter_below_zero_tells_no_mean() -> None:
+    assert np.isnan(seen({operation("queue_time_seconds"): [-5.0] * CELLS}).since_mount[SAVE][1])

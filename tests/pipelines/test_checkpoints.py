@@ -258,6 +258,12 @@ def test_a_page_of_node_exporter_alone_says_that_nothing_is_known_to_have_moved(
     result = checkpoints(tmp_path / "s", CONFIG, workers=1)
     assert result["events"] == []
     assert limits(result, "anything of", "(n1)", "two samples")
+    assert result["since_mount"]["load"] == {
+        "nodes": 1,
+        "requests": 2596.0,  # the page has the mount over TCP and over UDP
+        "queue_milliseconds": pytest.approx(1000 * 0.006 / 1298),
+        "response_milliseconds": pytest.approx(1000 * 79.386 / 1298),
+    }
     assert not limits(result, "n1", "neither mountstats")
 
 
