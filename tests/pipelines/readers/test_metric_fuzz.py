@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from features.tables import InputError
 from pipelines.config import Config
 from pipelines.identity import Identifier
+from pipelines.readers import victoria
 from pipelines.readers.metrics import READERS, recognise_metrics
 from pipelines.readers.samples import EARLIEST_NS, LATEST_NS, ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
@@ -146,6 +147,29 @@ def test_mutated_exports_break_no_reader(kind: str) -> None:
     before = peak()
     broken()
     assert peak() - before < 512 << 20
+
+
+EXPORT = (
+    b'{"metric":{"__name__":"up","node":"n1","a":"\\"values\\":["},"values":[1,null,-2.5e3,0.1234567890123456,9e15],'
+    b'"timestamps":[1767225600000,1767225615000,1767225630000,1767225645000,1767225660000]}\n'
+)
+
+
+def test_compiled_code_reads_export_lines_as_the_plain_way_does() -> None:
+    @settings(max_examples=4 * EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(mutations(EXPORT))
+    def same(data: bytes) -> None:
+        found = []
+        for plain_bytes in (-1, 1 << 40):
+            tally = Tally()
+            with tempfile.TemporaryDirectory() as folder, patch.object(victoria, "_PLAIN_BYTES", plain_bytes):
+                (Path(folder) / "x").write_bytes(data)
+                chunks = list(victoria.read(Path(folder) / "x", tally, ReadContext()))
+            samples = [(dict(chunk.labels), chunk.times.tolist(), chunk.values.tolist()) for chunk in chunks]
+            found.append((samples, tally.read, tally.ok, tally.rejected))
+        assert found[0] == found[1]
+
+    same()
 
 
 @contextmanager
