@@ -20,7 +20,7 @@ from features.windows import as_ns
 from models import evaluation
 from models.lineup import Lineup
 from models.telling import Signs
-from pipelines import report_nodes, report_quality, verdicts
+from pipelines import report_nodes, report_quality, verdicts, wording
 from pipelines.config import Config
 from pipelines.frozen import Usual
 
@@ -160,7 +160,7 @@ def _explain(
         reasons = lineup.explain_told(champion, seen.signs.rows(places), columns, began=history.began[places])
         for row, place in zip(part.index.to_numpy(), part["place"].to_numpy(), strict=True):
             at = int(np.searchsorted(places, place))
-            said = [verdicts.reason(usual, X, at, column, effect) for column, effect in reasons[at]]
+            said = wording.telling(verdicts.reason(usual, X, at, column, effect) for column, effect in reasons[at])
             out[int(row)] = {
                 "reasons": said,
                 "suspect_gpu": _suspect(history, str(node[place]), said, int(ends[place]), config),
@@ -247,7 +247,7 @@ def causes(alarms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], int] = {}
     for alarm in alarms:
         first = alarm["reasons"][0]["feature"] if alarm["reasons"] else ""
-        cause = verdicts.described(first) if first else "not explained"
+        cause = wording.described(first) if first else "not explained"
         key = (cause, alarm["phase"])
         found[key] = found.get(key, 0) + alarm["cost"]
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))

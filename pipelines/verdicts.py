@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from features import catalogue, log_columns, names
 from features.settings import LabelSettings
-from features.tables import Matrix, SchemaError
+from features.tables import Matrix
 from features.windows import as_ns
 from models import rules
 from models.lineup import LOOK_BACK
+from pipelines import wording
 from pipelines.config import ScoringSettings
 from pipelines.frozen import Frozen, Usual
 
@@ -27,7 +28,6 @@ _SILENT = names.column("presence", "silent_seconds")
 _DOWN = names.column("presence", "node_down")
 _BLIND = (names.column("presence", "exporter_down"), names.column("presence", "frozen"))
 _LINES, _UNKNOWN = names.column("logs", "lines"), names.column("logs", "unknown")
-_STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
 _RULE = "a failure has begun: a hardware XID or a lost GPU in the last minutes"
 
 _LONGEST = 300  # characters of a log line that a reason cites
@@ -135,7 +135,9 @@ def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, A
     reasons = frozen.lineup.explain(frozen.champion, judged.X, began=judged.began)
     for end, said in asked:
         row = rows[said["node"], end]
-        said["reasons"] = [reason(frozen.usual, judged.X, row, column, effect) for column, effect in reasons[row]]
+        said["reasons"] = wording.telling(
+            reason(frozen.usual, judged.X, row, column, effect) for column, effect in reasons[row]
+        )
         if judged.began[row]:
             _name_failure(said["reasons"], witness.begun(said["node"], end), frozen.labels)
         said["reasons"] += [_cite(telling) for telling in witness.lines(said["node"], end)]
@@ -182,7 +184,8 @@ def reason(usual: Usual, X: pd.DataFrame, row: int, column: str, effect: float) 
     others = X.loc[same, column].dropna()
     peers = float(others.median()) if len(others) else float("nan")
     own = usual.of_node(str(node), column)
-    text = f"{described(column)} is {_number(value)}; its peers' {_number(peers)}, its own usual {_number(own)}"
+    here, there, before = (wording.told(column, one) for one in (value, peers, own))
+    text = f"{wording.described(column)} is {here}; its peers' {there}, its own usual {before}"
     return {
         "feature": column,
         "value": _finite(value),
@@ -191,23 +194,6 @@ def reason(usual: Usual, X: pd.DataFrame, row: int, column: str, effect: float) 
         "effect": float(effect),
         "text": text,
     }
-
-
-def described(column: str) -> str:
-    """A column in words: metric as exported, what was measured, over what."""
-    try:
-        metric, steps, calculator = names.split(column)
-    except SchemaError:
-        return column
-    if calculator == "value" and steps:
-        return f"{metric} {' '.join(steps)}".replace("_", " ")
-    over = ", ".join(_STEPS.get(step, step) for step in steps)
-    measured = calculator.partition("__")[0].replace("_", " ")
-    return f"{metric} ({', '.join(part for part in (measured, over) if part)})"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "unknown"
 
 
 def _finite(value: float) -> float | None:
