@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features.settings import WindowSettings, to_nanoseconds
+from features.settings import FeatureSettings, WindowSettings, to_nanoseconds
 from features.tables import WINDOWS, conform
 
 
@@ -22,6 +22,11 @@ def ends(start_ns: int, end_ns: int, settings: WindowSettings) -> NDArray[np.int
     stride, length = to_nanoseconds(settings.stride), to_nanoseconds(settings.length)
     first = -((-(start_ns + length)) // stride) * stride  # rounded up
     return np.arange(first, end_ns + 1, stride, dtype=np.int64)
+
+
+def reach(settings: FeatureSettings) -> int:
+    """How far before its end a stateless row looks, in nanoseconds: the window, and staleness before it."""
+    return to_nanoseconds(settings.window.length) + to_nanoseconds(settings.panel.staleness)
 
 
 def latest_end(now_ns: int, settings: WindowSettings) -> int:

@@ -182,6 +182,37 @@ def _replace(folder: Path, content: Mapping[str, bytes]) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Sealed:
+    """A bundle whose every byte was checked and of which nothing was opened but the manifest.
+
+    Attributes
+    ----------
+    facts, digest
+        As of a `Bundle`.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    digest: str
+    _content: dict[str, bytes]
+
+    def open(self) -> Bundle:
+        """The models' states; LightGBM's trees are tried in a child process first.
+
+        Raises
+        ------
+        ModelError
+            They are of another format.
+        """
+        try:
+            states = {name: _thaw(self.folder, name, self._content) for name in list(self.facts["models_in"])}
+        except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise _unreadable(self.folder, error) from error
+        others = {name: data for name, data in self._content.items() if not name.startswith("models/")}
+        return Bundle(self.facts, states, others, self.digest)
+
+
 def read(folder: Path, expect_digest: str | None = None) -> Bundle:
     """Check a bundle whole, then open it.
 
@@ -195,19 +226,23 @@ def read(folder: Path, expect_digest: str | None = None) -> Bundle:
     ModelError
         A file is missing, damaged, added, or made by another format; nothing of it was opened.
     """
+    return seal(folder, expect_digest).open()
+
+
+def seal(folder: Path, expect_digest: str | None = None) -> Sealed:
+    """Check a bundle whole, and open nothing of it but its manifest; parameters and errors are those of `read`."""
     manifest, digest = _checked_manifest(folder, expect_digest)
     content = _checked_files(folder, manifest["files"])
     try:
-        names = list(manifest["models_in"])
-        columns = list(manifest["columns"])
-        if columns_digest(columns) != manifest["columns_sha256"]:
+        if columns_digest(list(manifest["columns"])) != manifest["columns_sha256"]:
             raise ModelError(f"{folder}: the list of columns does not match its digest; train again")
-        states = {name: _thaw(folder, name, content) for name in names}
-    except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{folder}: not a bundle foreshock can read ({type(error).__name__}); train again") from error
-    others = {name: data for name, data in content.items() if not name.startswith("models/")}
-    facts = {key: value for key, value in manifest.items() if key != "files"}
-    return Bundle(facts, states, others, digest)
+    except (KeyError, TypeError) as error:
+        raise _unreadable(folder, error) from error
+    return Sealed(folder, {key: value for key, value in manifest.items() if key != "files"}, digest, content)
+
+
+def _unreadable(folder: Path, error: Exception) -> ModelError:
+    return ModelError(f"{folder}: not a bundle foreshock can read ({type(error).__name__}); train again")
 
 
 def _checked_manifest(folder: Path, expect_digest: str | None) -> tuple[dict[str, Any], str]:

@@ -10,10 +10,12 @@ import pandas as pd
 from features.settings import to_nanoseconds
 from features.tables import InputError, to_ns
 from features.windows import ends as ends_of
-from pipelines import paging, verdicts
+from pipelines import paging
+from pipelines.asking import Source, with_context
 from pipelines.config import Config
-from pipelines.score import judge, load
-from pipelines.sources import Source, take
+from pipelines.judging import judge
+from pipelines.score import load
+from pipelines.sources import take
 from pipelines.store import Store
 from pipelines.watch import Watch
 
@@ -53,7 +55,7 @@ def backtest(
     watch: Watch | None = None
     for at in range(0, len(ends), _AT_ONCE):
         part = ends[at : at + _AT_ONCE]
-        whole = [part[0] - stride * back for back in range(verdicts.CONTEXT, 0, -1)] + part
+        whole = with_context(part, stride)
         moment = take(source, frozen, settings, whole, watch)
         watch = moment.watch
         watch.trim()

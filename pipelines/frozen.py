@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,13 +16,32 @@ from numpy.typing import NDArray
 
 from features.settings import FeatureSettings, LabelSettings
 from features.tables import GPUS, Matrix, ModelError, conform
-from features.templates import Templates
 from models.bundle import Bundle
-from models.lineup import Lineup
 from pipelines.config import Config, IngestSettings
+
+if TYPE_CHECKING:  # the job starts without them: see `thaw`
+    from features.templates import Templates
+    from models.lineup import Lineup
 
 _TEMPLATES, _GPUS = "templates.json", "gpus.json"
 _USUAL_ROWS = 20_000  # quiet rows that medians are taken of
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a bundle's manifest says, without its models: enough to ask for samples, and to tell of rows once judged."""
+
+    features: FeatureSettings
+    labels: LabelSettings
+    ingest: IngestSettings
+    metrics: tuple[str, ...]
+    step_ns: int
+    quantiles: tuple[float, ...]
+    digest: str
+
+    def configure(self, config: Config) -> Config:
+        """The settings in force, with those the models were trained by in place of what they were since."""
+        return config.model_copy(update={"features": self.features, "labels": self.labels, "ingest": self.ingest})
 
 
 @dataclass(frozen=True)
@@ -115,9 +134,14 @@ class Frozen:
     quantiles: tuple[float, ...]
     digest: str = ""
 
+    @property
+    def terms(self) -> Terms:
+        """Of a bundle of it."""
+        return Terms(self.features, self.labels, self.ingest, self.metrics, self.step_ns, self.quantiles, self.digest)
+
     def configure(self, config: Config) -> Config:
-        """The settings in force, with those the models were trained by in place of what they were since."""
-        return config.model_copy(update={"features": self.features, "labels": self.labels, "ingest": self.ingest})
+        """As `Terms.configure`."""
+        return self.terms.configure(config)
 
     def columns(self) -> list[str]:
         """The matrix's columns, in order."""
@@ -149,6 +173,32 @@ class Frozen:
         return facts, {"lineup": self.lineup.to_state(), "usual": self.usual.to_state()}, files
 
 
+def terms(facts: dict[str, Any], digest: str) -> Terms:
+    """What a manifest says.
+
+    Raises
+    ------
+    ModelError
+        It does not hold what this foreshock expects.
+    """
+    try:
+        return Terms(
+            features=FeatureSettings.model_validate(facts["features"]),
+            labels=LabelSettings.model_validate(facts["labels"]),
+            ingest=IngestSettings.model_validate(facts["ingest"]),
+            metrics=tuple(facts["metrics"]),
+            step_ns=int(facts["step_ns"]),
+            quantiles=tuple(facts["quantiles"]),
+            digest=digest,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _lacking(error) from error
+
+
+def _lacking(error: Exception) -> ModelError:
+    return ModelError(f"the bundle lacks what this foreshock needs ({error}); train again")
+
+
 def thaw(bundle: Bundle) -> Frozen:
     """A checked bundle as something that scores.
 
@@ -157,6 +207,10 @@ def thaw(bundle: Bundle) -> Frozen:
     ModelError
         It does not hold what this foreshock expects.
     """
+    from features.templates import Templates  # noqa: PLC0415  # loaded while the server works
+    from models.lineup import Lineup  # noqa: PLC0415  # as above
+
+    said = terms(bundle.facts, bundle.digest)
     try:
         facts = bundle.facts
         rows = pd.DataFrame(json.loads(bundle.files[_GPUS]))
@@ -168,17 +222,17 @@ def thaw(bundle: Bundle) -> Frozen:
             usual=Usual.from_state(bundle.states["usual"]),
             templates=Templates.from_json(bundle.files[_TEMPLATES]) if _TEMPLATES in bundle.files else None,
             gpus=conform(rows, GPUS) if len(rows) else GPUS.empty(),
-            features=FeatureSettings.model_validate(facts["features"]),
-            labels=LabelSettings.model_validate(facts["labels"]),
-            ingest=IngestSettings.model_validate(facts["ingest"]),
+            features=said.features,
+            labels=said.labels,
+            ingest=said.ingest,
             champion=str(facts["champion"]),
             threshold=float(facts["threshold"]),
             nodes=tuple(facts["nodes"]),
             heard=tuple(facts["heard"]),
-            metrics=tuple(facts["metrics"]),
-            step_ns=int(facts["step_ns"]),
-            quantiles=tuple(facts["quantiles"]),
-            digest=bundle.digest,
+            metrics=said.metrics,
+            step_ns=said.step_ns,
+            quantiles=said.quantiles,
+            digest=said.digest,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"the bundle lacks what this foreshock needs ({error}); train again") from error
+        raise _lacking(error) from error

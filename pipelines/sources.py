@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -15,29 +15,19 @@ from features import gauge
 from features.matrix import reach
 from features.tables import InputError, Panel, Series, to_time
 from pipelines import failures, live, log_sources
+from pipelines.asking import Asked, Source, selectors
 from pipelines.config import Config
 from pipelines.frozen import Frozen
 from pipelines.grid import DAY_NS
 from pipelines.readers import prometheus_api
+from pipelines.readers.samples import SampleChunk
 from pipelines.readers.tally import Tally
 from pipelines.store import Store
 from pipelines.watch import SPAN_NS, Evidence, Hindsight, Watch, known_gpus
 
 log = logging.getLogger(__name__)
 
-_NAMES = 60  # metric names of one selector: servers limit the length of a query
 _PAUSE_NS = 12 * 3_600_000_000_000  # a job that slept longer says that it reads the week again
-
-
-@dataclass(frozen=True)
-class Source:
-    """One of the two: a store's folder, or a Prometheus address with log files, folders, or a Loki address."""
-
-    store: Path | None = None
-    prometheus: str | None = None
-    logs: tuple[Path, ...] = ()
-    loki: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,12 +45,14 @@ class Moment:
     watch: Watch
 
 
-def newest(source: Source, now_ns: int) -> int:
-    """Up to when there are data [ns]: a store's end, or for a server the present."""
-    return now_ns if source.store is None else min(Store.open(source.store).span()[1], now_ns)
-
-
-def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int], watch: Watch | None = None) -> Moment:
+def take(
+    source: Source,
+    frozen: Frozen,
+    config: Config,
+    ends_ns: Sequence[int],
+    watch: Watch | None = None,
+    under_way: Asked | None = None,
+) -> Moment:
     """Samples, lines and past of these window ends.
 
     Parameters
@@ -68,6 +60,8 @@ def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int],
     watch
         What was seen by an earlier run; it is brought up to the last end. Without it (or where it does not reach back
         far enough, or came of other settings) the week before is read from the source.
+    under_way
+        A server's answer that was asked for already; without it it is asked now.
 
     Raises
     ------
@@ -86,7 +80,7 @@ def take(source: Source, frozen: Frozen, config: Config, ends_ns: Sequence[int],
     moment = (
         _from_store(source.store, frozen, config, (start, end), watch)
         if source.store is not None
-        else _from_server(source, frozen, config, (start, end), watch)
+        else _from_server(source, frozen, config, (start, end), watch, under_way)
     )
     if not any(panel.values.size for panel in moment.panels.values()):
         raise InputError(f"no sample between {to_time(start)} and {to_time(end)}; is the export or the scrape running?")
@@ -147,15 +141,20 @@ def _stamps(store: Store, nodes: Sequence[str], start: int, end: int) -> dict[st
     return out
 
 
-def _from_server(source: Source, frozen: Frozen, config: Config, span: tuple[int, int], watch: Watch) -> Moment:
+def _from_server(
+    source: Source, frozen: Frozen, config: Config, span: tuple[int, int], watch: Watch, under_way: Asked | None
+) -> Moment:
     server = prometheus_api.Server(str(source.prometheus), source.headers)
     tally = Tally()
     start, end = span
     if watch.upto < start:
         _catch_up(server, source, frozen, config, watch, start)
-    found = live.gather(
-        prometheus_api.fetch(server, start, end, selectors(frozen.metrics), tally), config, frozen.step_ns, start, end
-    )
+    chunks: Iterable[SampleChunk]
+    if under_way is not None and (under_way.start_ns, under_way.end_ns) == span:
+        chunks, tally = under_way.pull, under_way.tally
+    else:
+        chunks = prometheus_api.fetch(server, start, end, selectors(frozen.metrics), tally)
+    found = live.gather(chunks, config, frozen.step_ns, start, end)
     watch.gpus = known_gpus(watch.gpus, found.gpus)
     lines = log_sources.read(source.logs, source.loki, config, start, end, tally, source.headers)
     nodes = tuple(sorted({*found.panels, *frozen.nodes}))
@@ -185,8 +184,3 @@ def telling(metrics: Sequence[str]) -> list[str]:
     there = [name for name in metrics if name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL")][:1]
     other = [name for name in metrics if name.startswith("DCGM_") and name not in codes][:1]
     return sorted({*codes, *(there or other), "up"} & set(metrics))
-
-
-def selectors(metrics: Sequence[str]) -> list[str]:
-    """Selectors that ask for just these metrics."""
-    return [f'{{__name__=~"{"|".join(metrics[start : start + _NAMES])}"}}' for start in range(0, len(metrics), _NAMES)]

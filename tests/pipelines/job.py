@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from features.tables import GPUS, to_time
 from models.lineup import Lineup
+from pipelines import judging
 from pipelines import score as scoring
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
@@ -134,8 +135,13 @@ class Job:
             return {at: rows(story[(at - FIRST) // STRIDE % len(story)]) for at in ends if at >= begin}
 
         with ExitStack() as stack:
-            for name, by in (("take", take), ("judge", judge), ("load", lambda *_: (self.frozen, "bundle:x"))):
-                stack.enter_context(mock.patch.object(scoring, name, by))
+            sealed = SimpleNamespace(facts={}, digest=self.frozen.digest, open=lambda: None)
+            stack.enter_context(mock.patch.object(judging, "take", take))
+            stack.enter_context(mock.patch.object(judging, "judge", judge))
+            stack.enter_context(mock.patch.object(scoring, "seal", return_value=(sealed, "bundle:x")))
+            stack.enter_context(mock.patch.object(scoring, "terms", return_value=self.frozen.terms))
+            stack.enter_context(mock.patch.object(scoring, "thaw", return_value=self.frozen))
+            stack.enter_context(mock.patch.object(scoring, "asked", return_value=nullcontext()))
             stack.enter_context(mock.patch("time.sleep"))
             yield
 

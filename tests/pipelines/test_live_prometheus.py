@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 from features.tables import to_ns
-from pipelines.score import Source, rows_of, score
+from pipelines.asking import Source
+from pipelines.judging import rows_of
+from pipelines.score import score
 from pipelines.sources import Moment, take, telling
 from pipelines.store import Store
 from pipelines.verdicts import CONTEXT
