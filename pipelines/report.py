@@ -25,6 +25,7 @@ SECTIONS = (
     ("pipelines.checkpoints", "checkpoints", "pipelines.checkpoints_report"),
     ("pipelines.retries", "retries", "pipelines.retries_report"),
 )
+BY_PATH = ("checkpoints",)  # its processes open the store for themselves
 
 
 def report(what: str, config: Config, out: Path) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def _sections(store: Store, config: Config) -> dict[str, str]:
     out = {}
     for analysis, name, page in SECTIONS:
         try:
-            result = getattr(importlib.import_module(analysis), name)(store, config)
+            result = getattr(importlib.import_module(analysis), name)(store.path if name in BY_PATH else store, config)
             out[name] = str(importlib.import_module(page).section(result))
         except InputError as error:
             log.info("no section on %s: %s", name, error)

@@ -102,6 +102,28 @@ def test_backtest_runs_the_job_over_history(home: Path, trained: dict[str, Any])
     assert {"alerts", "days"} <= set(told)
 
 
+def test_a_training_is_told_on_one_page_with_both_analyses(home: Path, trained: dict[str, Any]) -> None:
+    told = answer("report", "store", "--out", "report.html", cwd=home)
+    page = (home / "report.html").read_text(encoding="utf-8")
+    assert told["run_id"] == trained["run_id"]
+    assert told["sections"] == ["checkpoints", "retries"]
+    assert all(words in page for words in ("Verdict:", "Judged otherwise", "Each failure", "Nodes by risk"))
+
+
+def test_training_is_judged_by_other_protocols_and_tells_its_cost(trained: dict[str, Any]) -> None:
+    assert set(trained["protocols"]) == {"node", "class", "chronological"}
+    for found in trained["protocols"].values():
+        assert bool(found["why_not"]) != bool(found["models"])
+    assert {"recalling", "telling", "folds", "freezing"} <= set(trained["cost"]["stages"])
+
+
+def test_settings_are_searched_and_the_figures_come_from_elsewhere(home: Path, trained: dict[str, Any]) -> None:
+    told = answer("tune", "store", "--trials", 1, "--models", "lightgbm", cwd=home)
+    assert list(told["models"]) == ["tuned", "default"]
+    assert all(row["trials"] == 1 for row in told["folds"])
+    assert len(told["models"]["tuned"]["by_failure"]) == trained["failures"]
+
+
 def test_the_model_can_be_promoted_by_its_version(home: Path, trained: dict[str, Any]) -> None:
     assert trained["registered"]
     assert "is version 1 now" in foreshock("promote", 1, cwd=home).stdout
