@@ -65,7 +65,7 @@ class IngestSettings(Settings):
     # Columns of a CSV that has no header line, as in the format= of VictoriaMetrics' /api/v1/export/csv
     csv_columns: tuple[str, ...] = ()
     max_line_bytes: int = Field(default=1 << 20, ge=1024)
-    memory_bytes: int = Field(default=256 << 20, ge=16 << 20)  # samples held before they are written to parts
+    memory_bytes: int = Field(default=128 << 20, ge=16 << 20)  # samples held before they are written to parts
 
 
 class TrackingSettings(Settings):

@@ -27,10 +27,11 @@ from pipelines.readers.samples import SampleChunk
 from pipelines.readers.tally import Tally
 from pipelines.store import replace_file
 
-_CHUNK_BYTES = 400  # of Python objects beside a chunk's arrays
+_CHUNK_BYTES = 200  # of Python objects beside a chunk's samples
+_SAMPLE_BYTES = 16
 _PARTS = pa.schema([("series", pa.int32()), ("times", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))])
 Key = tuple[str, int]  # node, day since 1970
-Buffered = tuple[int, NDArray[np.int64], NDArray[np.float64]]
+Held = tuple[int, int, int]  # a chunk's series, and from where to where its samples lie
 
 
 class Staged:
@@ -44,7 +45,12 @@ class Staged:
         self._step_ns = step_ns
         self._memory_bytes = memory_bytes
         self._held = 0
-        self._samples: defaultdict[Key, list[Buffered]] = defaultdict(list)
+        # Samples lie in two arrays made once: many small ones, let go between those of a reader, would leave the heap
+        # in holes. Memory that nothing was written to is none.
+        self._times = np.empty(max(memory_bytes // _SAMPLE_BYTES, DAY_NS // step_ns), dtype=np.int64)
+        self._values = np.empty(len(self._times))
+        self._used = 0
+        self._samples: defaultdict[Key, list[Held]] = defaultdict(list)
         self._lines: list[pd.DataFrame] = []
         self._series: dict[Series, int] = {}
         self._parts: list[dict[str, Any]] = []
@@ -64,11 +70,14 @@ class Staged:
         node, series = identity.node, identity.series
         number = self._series.setdefault(series, len(self._series))
         for day, low, high in by_day(times):
-            self._samples[node, day].append((number, times[low:high], values[low:high]))
-            self._held += 16 * (high - low) + _CHUNK_BYTES
+            size = high - low
+            if self._used + size > len(self._times) or self._held > self._memory_bytes:
+                self.spill()
+            first, self._used = self._used, self._used + size
+            self._times[first : self._used], self._values[first : self._used] = times[low:high], values[low:high]
+            self._samples[node, day].append((number, first, self._used))
+            self._held += _SAMPLE_BYTES * size + _CHUNK_BYTES
         self._remember(identity, int(times[0]), int(times[-1]))
-        if self._held > self._memory_bytes:
-            self.spill()
 
     def _remember(self, identity: Identity, first: int, last: int) -> None:
         """Which GPU was where, and which address is which node."""
@@ -105,7 +114,7 @@ class Staged:
         if self._samples:
             keys = sorted(self._samples)
             # one node's day at a time, each let go before the next: the joined arrays would double what is held
-            self._write("samples", _PARTS, ((key, _samples_batch(self._samples.pop(key))) for key in keys))
+            self._write("samples", _PARTS, ((key, self._samples_batch(self._samples.pop(key))) for key in keys))
         if self._lines:
             frame = pd.concat(self._lines, ignore_index=True)
             days = frame["time"].astype("int64") // DAY_NS
@@ -116,7 +125,20 @@ class Staged:
             self._write("logs", whole, lines)
         self._samples.clear()
         self._lines.clear()
-        self._held = 0
+        self._held = self._used = 0
+
+    def _samples_batch(self, chunks: list[Held]) -> Any:
+        bounds = np.concatenate(([0], np.cumsum([high - low for _, low, high in chunks]))).astype(np.int32)
+        times = pa.array(np.concatenate([self._times[low:high] for _, low, high in chunks]))
+        values = pa.array(np.concatenate([self._values[low:high] for _, low, high in chunks]))
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.array([number for number, _, _ in chunks], dtype=np.int32)),
+                pa.ListArray.from_arrays(pa.array(bounds), times),
+                pa.ListArray.from_arrays(pa.array(bounds), values),
+            ],
+            schema=_PARTS,
+        )
 
     def _write(self, kind: str, schema: Any, batches: Iterable[tuple[Key, Any]]) -> None:
         name = f"{kind}-{len(self._parts):05d}.arrow"
@@ -145,20 +167,6 @@ class Staged:
 
 def _one_batch(frame: pd.DataFrame, schema: Any) -> Any:
     return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).combine_chunks().to_batches()[0]
-
-
-def _samples_batch(chunks: list[Buffered]) -> Any:
-    bounds = np.concatenate(([0], np.cumsum([len(times) for _, times, _ in chunks]))).astype(np.int32)
-    times = pa.array(np.concatenate([times for _, times, _ in chunks]))
-    values = pa.array(np.concatenate([values for _, _, values in chunks]))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(np.array([number for number, _, _ in chunks], dtype=np.int32)),
-            pa.ListArray.from_arrays(pa.array(bounds), times),
-            pa.ListArray.from_arrays(pa.array(bounds), values),
-        ],
-        schema=_PARTS,
-    )
 
 
 def stage_chunks(chunks: Iterable[SampleChunk], identifier: Identifier, staged: Staged, tally: Tally) -> None:

@@ -16,7 +16,7 @@ from pipelines.readers.samples import ReadContext, SampleChunk
 from pipelines.readers.tally import Tally
 from pipelines.readers.torn import Untorn
 
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 8 << 20
 _MOST_COLUMNS = 100_000
 
 
