@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +19,10 @@ from models.settings import EvaluationSettings, ModelSettings
 class IngestSettings(Settings):
     """What the labels and lines of an export mean."""
 
-    step: Duration = timedelta(seconds=30)  # the store's grid; fixed when a store is made
-    timezone: str = ""  # of logs that name none; "" takes UTC and says so once
-    # The first of these labels that holds a usable name is the node; "localhost", bare addresses and names
-    # of the exporter's own pod are passed over.
+    step: Duration = timedelta(seconds=30)
+    """The store's grid; fixed when a store is made."""
+    timezone: str = ""
+    """Of logs that name none; "" takes UTC and says so once."""
     node_labels: tuple[str, ...] = (
         "node",
         "kubernetes_node",
@@ -32,11 +33,16 @@ class IngestSettings(Settings):
         "host",
         "instance",
     )
+    """The first of these labels that holds a usable name is the node; "localhost", bare addresses and names of the
+    exporter's own pod are passed over."""
     gpu_labels: tuple[str, ...] = ("UUID", "uuid", "gpu_uuid")
+    """The first of these labels that is there is the GPU's UUID."""
     pci_labels: tuple[str, ...] = ("pci_bus_id", "pci.bus_id", "pci_address")
-    strip_domain: bool = True  # n7.example.net in a log joins n7 in the metrics
-    aliases: dict[str, str] = Field(default_factory=dict)  # a name or address as exported: the canonical node
-    # Labels that say who used a GPU or who asked, not what was measured
+    """The first of these labels that is there is the GPU's PCI address."""
+    strip_domain: bool = True
+    """n7.example.net in a log joins n7 in the metrics."""
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """A name or address as exported: the canonical node."""
     dropped_labels: tuple[str, ...] = (
         "job",
         "instance",
@@ -61,33 +67,49 @@ class IngestSettings(Settings):
         "GPU_I_PROFILE",
         "err_msg",
     )
-    gpu_dropped_labels: tuple[str, ...] = ("gpu", "device", "minor_number", "name")  # renumbered when a GPU is gone
-    # Columns of a CSV that has no header line, as in the format= of VictoriaMetrics' /api/v1/export/csv
+    """Labels that say who used a GPU or who asked, not what was measured."""
+    gpu_dropped_labels: tuple[str, ...] = ("gpu", "device", "minor_number", "name")
+    """Renumbered when a GPU is gone."""
     csv_columns: tuple[str, ...] = ()
+    """Columns of a CSV that has no header line, as in the format= of VictoriaMetrics' /api/v1/export/csv."""
     max_line_bytes: int = Field(default=1 << 20, ge=1024)
-    memory_bytes: int = Field(default=128 << 20, ge=16 << 20)  # samples held before they are written to parts
+    """Longer log lines are cut here."""
+    memory_bytes: int = Field(default=128 << 20, ge=16 << 20)
+    """Samples held before they are written to parts."""
 
 
 class TrackingSettings(Settings):
     """Where experiments go."""
 
     uri: str = "sqlite:///mlruns/mlflow.db"
+    """MLflow's server or database."""
     artifacts: Path = Path("mlruns/artifacts")
+    """Where plots, bundles and tables of runs go, when the address is a database."""
     experiment: str = "foreshock"
+    """The experiment that runs are put in."""
     registered_model: str = "foreshock"
+    """The name of the model in the registry."""
 
 
 class ScoringSettings(Settings):
     """How the batch job pages."""
 
-    out: Path = Path("foreshock-scores")  # scores and the job's state, unless --out says another
-    late_windows: int = Field(default=3, ge=1)  # a late run catches up at most this many window ends
-    hold_off: Duration = timedelta(minutes=60)  # after an alert: no second page for the node within this
-    clear_windows: int = Field(default=3, ge=1)  # calm windows before an alert resolves
-    clear_ratio: float = Field(default=0.8, gt=0, le=1)  # of the threshold: below this a window is calm
-    fleet_share: float = Field(default=0.3, gt=0, le=1)  # more nodes than this at once: one page, "model suspect"
-    missing_share: float = Field(default=0.2, ge=0, le=1)  # of a bundle's columns: with more missing, no score
+    out: Path = Path("foreshock-scores")
+    """Scores and the job's state, unless --out says another."""
+    late_windows: int = Field(default=3, ge=1)
+    """A late run catches up at most this many window ends."""
+    hold_off: Duration = timedelta(minutes=60)
+    """After an alert: no second page for the node within this."""
+    clear_windows: int = Field(default=3, ge=1)
+    """Calm windows before an alert resolves."""
+    clear_ratio: float = Field(default=0.8, gt=0, le=1)
+    """Of the threshold: below this a window is calm."""
+    fleet_share: float = Field(default=0.3, gt=0, le=1)
+    """More nodes than this at once: one page, "model suspect"."""
+    missing_share: float = Field(default=0.2, ge=0, le=1)
+    """Of a bundle's columns: with more missing, no score."""
     stale_after: Duration = timedelta(minutes=10)
+    """Samples older than this are no state of a node."""
 
 
 class Config(Settings):
@@ -149,5 +171,35 @@ def _with_catalogue(config: Config, folder: Path) -> Config:
 
 
 def to_toml(config: Config) -> str:
-    """Every setting as TOML that `load` reads back."""
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+    """Every setting as TOML that `load` reads back, what it means in a comment above it."""
+    return "\n".join(_section((), config)) + "\n"
+
+
+def _section(names: tuple[str, ...], section: Settings) -> list[str]:
+    """Lines of a section and of those within it."""
+    lines = [f"[{'.'.join(names)}]"] if names else []
+    within: list[str] = []
+    values = section.model_dump(mode="json", exclude_none=True)
+    for name, field in type(section).model_fields.items():
+        held = getattr(section, name)
+        if isinstance(held, Settings):
+            within += ["", *_comment(type(held).__doc__ or ""), *_section((*names, name), held)]
+            continue
+        lines += _comment(field.description or "")
+        # a setting without a value is told, since TOML has no null
+        lines.append(f"{name} = {_value(values[name])}" if name in values else f"# {name} =")
+    return [*lines, *within] if names else within[1:]
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(" ".join(text.split()), 110)]
+
+
+def _value(value: object) -> str:
+    """A value as TOML, a table within braces."""
+    if isinstance(value, dict):
+        inside = (f"{_value(str(key))} = {_value(item)}" for key, item in value.items())
+        return f"{{ {', '.join(inside)} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")

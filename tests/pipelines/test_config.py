@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,29 @@ def test_what_is_shown_can_be_read_back(tmp_path: Path) -> None:
     file = tmp_path / "foreshock.toml"
     file.write_text(to_toml(Config()))
     assert load(file) == Config()
+
+
+def test_every_setting_is_shown_with_what_it_means() -> None:
+    lines = to_toml(Config()).splitlines()
+    bare = [line for before, line in pairwise(lines) if " = " in line and not before.startswith("# ")]
+    assert bare == []
+    assert "# A window's end is a multiple of it since 1970." in lines
+
+
+def test_the_schema_says_what_each_setting_means() -> None:
+    schema = Config.model_json_schema(mode="serialization")
+    assert schema["$defs"]["WindowSettings"]["properties"]["stride"]["description"].startswith("A window's end")
+
+
+def test_tables_and_lists_of_the_user_are_shown_and_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "foreshock.toml"
+    file.write_text(
+        '[ingest]\naliases = { "10.0.0.7" = "n7", \'a"b\' = "x" }\n'
+        '[features.panel]\nbounds = { "^T\\\\d" = [0, 1.5] }\n'
+    )
+    held = load(file)
+    file.write_text(to_toml(held))
+    assert load(file) == held
 
 
 def test_a_file_changes_only_what_it_says(tmp_path: Path) -> None:
