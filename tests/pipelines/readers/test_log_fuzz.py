@@ -63,7 +63,7 @@ SCANNED = {
 
 @pytest.mark.parametrize("name", sorted(SCANNED))
 def test_compiled_code_reads_what_the_plain_way_reads(name: str) -> None:
-    @settings(max_examples=4 * EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=max(EXAMPLES, 50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(mutations(SCANNED[name]))
     def same(data: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:

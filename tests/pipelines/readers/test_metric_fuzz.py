@@ -156,7 +156,7 @@ EXPORT = (
 
 
 def test_compiled_code_reads_export_lines_as_the_plain_way_does() -> None:
-    @settings(max_examples=4 * EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=max(EXAMPLES, 50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(mutations(EXPORT))
     def same(data: bytes) -> None:
         found = []
