@@ -206,12 +206,13 @@ def _protocol_table(report: Mapping[str, Any]) -> pd.DataFrame:
     """A row for each protocol and model, or for a protocol that could not be judged."""
     rows: list[dict[str, Any]] = []
     for protocol, found in report["protocols"].items():
-        about = {"protocol": protocol, "words": found["words"], "folds": found["folds"], "why not": found["why_not"]}
+        about = {"folds": found["folds"], "why not": found["why_not"], "words": found["words"]}
         rows += [
-            {**about, "model": name, **{key: judged[key] for key in (*_FIGURES, *_INTERVALS)}}
+            {"protocol": protocol, "model": name, **{key: judged[key] for key in (*_FIGURES, *_INTERVALS)}, **about}
             for name, judged in found["models"].items()
-        ] or [about]
-    return pd.DataFrame(rows).astype(object).where(lambda frame: frame.notna(), None)
+        ] or [{"protocol": protocol, **about}]
+    columns = ["protocol", "model", *_FIGURES, *_INTERVALS, "folds", "why not", "words"]
+    return pd.DataFrame(rows, columns=columns).astype(object).where(lambda frame: frame.notna(), None)
 
 
 def _alarm_table(evidence: Mapping[str, Any]) -> pd.DataFrame:
