@@ -213,7 +213,11 @@ class Points:
             stack.enter_context(mock.patch.object(Path, "replace", self.around("rename", replace)))
             stack.enter_context(mock.patch.object(Path, "mkdir", self.around("mkdir", mkdir)))
             stack.enter_context(mock.patch.object(httpx, "request", self.around("request", httpx.request)))
+            self.wrap(stack)
             yield
+
+    def wrap(self, stack: ExitStack) -> None:
+        """More places, of jobs that have them."""
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -1,13 +1,8 @@
 """A running Prometheus is scored as the store of the same history is, to the bit."""
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,8 +13,7 @@ from pipelines.score import score
 from pipelines.sources import Moment, take, telling
 from pipelines.store import Store
 from pipelines.verdicts import CONTEXT
-from tests import small_cluster
-from tests.pipelines.servers import server
+from tests.pipelines.clusters import Cluster, serving
 from tests.pipelines.tiny import World
 
 pytestmark = pytest.mark.server
@@ -27,64 +21,11 @@ STRIDE = 300_000_000_000
 TO = "2026-01-02T01:30:00Z"
 
 
-def labels(series: str, gpu: str, node: str) -> str:
-    name, brace, said = series.partition("{")
-    more = [f'Hostname="{node}"', *([f'UUID="{gpu}"'] if gpu else []), *([said.removesuffix("}")] if brace else [])]
-    return f"{name}{{{','.join(more)}}}"
-
-
-def openmetrics(path: Path) -> None:
-    """The small cluster as promtool reads it: samples of a series together and in time order."""
-    families: dict[str, list[str]] = {}
-    for node in small_cluster.NODES:
-        panel = small_cluster.panel(node)
-        for series, values in zip(panel.series, panel.values, strict=True):
-            lines = families.setdefault(series.metric.partition("{")[0], [])
-            said = labels(series.metric, series.gpu, node)
-            known = np.flatnonzero(~np.isnan(values))
-            lines += [
-                f"{said} {values[k]!r} {panel.times[k] / 1e9:.3f}".replace("np.float64(", "").replace(")", "")
-                for k in known
-            ]
-    text = [line for name in sorted(families) for line in (f"# TYPE {name} unknown", *families[name])]
-    path.write_text("\n".join([*text, "# EOF", ""]))
-
-
-def journal(path: Path) -> None:
-    lines = small_cluster.logs().sort_values("time")
-    with path.open("w") as file:
-        for node, time, message in zip(lines["node"], lines["time"], lines["message"], strict=True):
-            stamp = str(to_ns(time) // 1000)
-            entry = {
-                "__REALTIME_TIMESTAMP": stamp,
-                "_HOSTNAME": node,
-                "_TRANSPORT": "kernel",
-                "PRIORITY": "6",
-                "MESSAGE": message,
-            }
-            file.write(json.dumps(entry) + "\n")
-
-
-class Cluster(NamedTuple):
-    url: str
-    logs: Path
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Prometheus that holds the small cluster, and its log file."""
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed")
-    folder = tmp_path_factory.mktemp("prometheus")
-    openmetrics(folder / "history.txt")
-    journal(folder / "journal.json")
-    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "history.txt", "data"]
-    made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-    arguments = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", "--storage.tsdb.retention.time=100y")
-    with server("prometheus", folder, *arguments) as url:
-        yield Cluster(url, folder / "journal.json")
+    with serving(tmp_path_factory.mktemp("prometheus")) as running:
+        yield running
 
 
 def ends(to: str) -> list[int]:
