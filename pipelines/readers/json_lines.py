@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from features.xid import pci
 from pipelines.readers import objects, stamps
 from pipelines.readers.context import LogContext
 from pipelines.readers.lines import Rows
@@ -27,6 +28,9 @@ SOURCES = (
 )  # fmt: skip
 LEVELS = ("severity", "PRIORITY", "priority", "level", "log.level", "detected_level", "syslog.severity", "level_name")
 TRANSPORTS = ("_TRANSPORT", "transport", "journald.transport", "syslog.facility", "facility", "SYSLOG_FACILITY")
+# What watchers of NVML's events call a code and the GPU it is of
+CODES = ("xid", "Xid", "XID", "xid_code", "xidCode", "xid_error", "xidError")
+_ADDRESSES = ("pci", "pci_bus_id", "pciBusId", "busId", "bus_id", "pci.bus_id", "pciBusID", "pci_address", "PCI")
 _LABELS = ("labels", "stream", "fields", "attributes", "resource")  # objects whose keys count as the record's own
 _KERNEL = frozenset({"kernel", "kern", "dmesg", "kmsg", "kern.log", "0"})
 _TRANSPORTED = _KERNEL | {"journal", "syslog", "stdout"}
@@ -84,6 +88,8 @@ def rows(
             shapes[shape] = _paths(flat)
         paths = shapes[shape]
         message = _first(flat, paths.message)
+        event = _event(flat, message)
+        message = event or message
         host = _first(flat, paths.host) or context.node
         reason = "no message" if message is None else "no time" if not paths.time else "no host" if not host else ""
         if reason or message is None:
@@ -92,7 +98,7 @@ def rows(
         raw.append(flat[paths.time[0]])
         source = (_first(flat, paths.source) or "").rsplit("/", 1)[-1]  # a unit or the name of a log file
         transport = _first(flat, paths.transport)
-        kernel = (transport if transport in _TRANSPORTED else source) in _KERNEL
+        kernel = event is not None or (transport if transport in _TRANSPORTED else source) in _KERNEL
         severity = objects.severity(flat[paths.level[0]]) if paths.level else ""
         told.append((host, "kernel" if kernel else source, severity, message.removesuffix("\n"), kernel))
     nodes, sources, severities, messages, kernels = zip(*told, strict=True) if told else ((), (), (), (), ())
@@ -101,7 +107,7 @@ def rows(
 
 def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tally) -> Rows | None:
     """Rows column by column, when all records have the same keys and plain text under them; else None."""
-    if not documents or len(set(map(tuple, documents))) != 1 or "_TRANSPORT" in documents[0]:
+    if not documents or len(set(map(tuple, documents))) != 1 or documents[0].keys() & {"_TRANSPORT", *CODES}:
         return None
     paths = _paths(documents[0])
     if not (paths.time and paths.message and paths.host) or paths.transport:
@@ -124,6 +130,18 @@ def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tal
         messages=[message.removesuffix("\n") for message in messages],
         kernel=[kernel[source] for source in sources],
     )
+
+
+def _event(flat: dict[str, object], message: str | None) -> str | None:
+    """The line that the driver would write of an event told in fields, a code and a PCI address; None for no event.
+
+    A code alone is none: databases call their transactions xid too.
+    """
+    code = next((found for name in CODES if name in flat and (found := objects.text(flat[name]))), "")
+    if not (code.isascii() and code.isdigit() and len(code) <= 5) or (message and "Xid (" in message):
+        return None
+    address = next((found for name in _ADDRESSES if (found := pci(objects.text(flat.get(name)) or ""))), "")
+    return f"NVRM: Xid (PCI:{address}): {code}{f', {message}' if message else ''}" if address else None
 
 
 def _flatten(document: dict[str, Any]) -> dict[str, object]:

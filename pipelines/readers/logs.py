@@ -145,7 +145,8 @@ def _object_format(document: dict[str, Any]) -> str | None:
         return "elastic-dump"
     timed = any(name in document for name in json_lines.TIMES)
     worded = any(isinstance(document.get(name), (str, list)) for name in json_lines.MESSAGES)
-    return "json-lines" if timed and worded else None
+    told = any(name in document for name in json_lines.CODES)
+    return "json-lines" if timed and (worded or told) else None
 
 
 def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:

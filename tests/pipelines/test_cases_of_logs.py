@@ -249,3 +249,22 @@ def test_gaps_in_the_numbers_of_kernel_records_are_told(tmp_path: Path) -> None:
 def test_messages_that_a_logger_left_out_are_told(tmp_path: Path, message: str, lost: int) -> None:
     found = Logs(tmp_path, f"2026-01-01T00:00:00Z n1 app: {message}\n")
     assert found.input["noted"].get("messages suppressed by the logger", 0) == lost
+
+
+def test_c13_an_event_of_nvml_in_json_is_told_by_its_code_and_zero_is_none(tmp_path: Path) -> None:
+    event = (
+        '{"timestamp":"2026-01-01T00:00:%02dZ","node":"n1","source":"watcher","pciBusId":"00000000:4E:00.0","xid":%d}\n'
+    )
+    found = Logs(tmp_path, event % (0, 0) + event % (1, 79) + event % (2, 0))
+    assert found.told("time", "node", "pci", "xid") == [[pd.Timestamp("2026-01-01T00:00:01Z"), "n1", "0000:4e:00", 79]]
+    assert found.counts["zero"] == 2
+
+
+def test_c13_a_transaction_of_a_database_is_no_xid(tmp_path: Path) -> None:
+    found = Logs(tmp_path, '{"timestamp":"2026-01-01T00:00:00Z","node":"n1","message":"commit","xid":79}\n')
+    assert found.events.empty
+
+
+def test_c13_an_event_in_json_keeps_its_words(tmp_path: Path) -> None:
+    text = '{"time":"2026-01-01T00:00:00Z","host":"n1","msg":"row remap failed","xid":"64","pci":"0000:4e:00"}\n'
+    assert Logs(tmp_path, text).told("xid", "detail") == [[64, "row remap failed"]]
