@@ -24,7 +24,7 @@ PROMISED = {
             "--match",
             "--header",
         ),
-        *("--step", "--timezone", "--reference-time", "--boot-time", "--node"),
+        *("--step", "--timezone", "--reference-time", "--boot-time", "--node", "--loki", "--loki-query"),
     },
     "events": set(),
     "failures": {"--preset"},
@@ -35,7 +35,7 @@ PROMISED = {
     },
     "score": {
         *("--prometheus", "--logs", "--at", "--model", "--bundle", "--out", "--textfile", "--pushgateway"),
-        *("--alertmanager", "--send"),
+        *("--alertmanager", "--send", "--loki"),
     },
     "backtest": {"--model", "--bundle", "--start", "--end"},
     "checkpoints": {"--json", "--workers", "--experiment", "--tracking-uri"},
