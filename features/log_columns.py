@@ -27,11 +27,11 @@ COLUMNS = tuple(
         "kernel_lines",  # log1p, lines the kernel is known to have written
         "error_lines",  # log1p, lines of severity err and worse
         "distinct",  # log1p of the number of templates; all unknown lines are one
-        "unknown",  # log1p of the number of lines no template knows
+        "unknown",  # log1p of the number of minutes with a line no template knows
         "node_new",  # log1p of the number of templates other nodes know and this one does not; NaN for a new node
         "rarity_max",  # -log10 of the share of training windows that hold the rarest template in the window
         "rarity_sum",  # the same, summed over the window's templates
-        "burst_max",  # log1p of the largest -log10 P(at least as many lines of a template)
+        "burst_max",  # log1p of the largest -log10 P(a template is heard in at least as many minutes)
     )
 )
 # A template heard on one node only within this span is one episode, and an episode says nothing about the
@@ -41,6 +41,9 @@ EPISODE_NS = 6 * 3600 * 1_000_000_000
 # one with days of history by itself.
 PRIOR_WINDOWS = 48.0
 _DISPERSION = (0.01, 1e6)  # bounds of r; at the upper one the negative binomial is a Poisson
+# A template's rate is one of minutes in which it is heard: a flood of one minute and a line a minute for an hour are
+# as many lines, and only the second lasts.
+_MINUTE_NS = 60 * 1_000_000_000
 
 
 class Telling(NamedTuple):
@@ -60,6 +63,7 @@ class _Entries:
     row: NDArray[np.int64]
     template: NDArray[np.int64]
     count: NDArray[np.int64]
+    minutes: NDArray[np.int64]  # from the window's start in which there is such a line
 
 
 class _Judged(NamedTuple):
@@ -100,7 +104,7 @@ def fit_rates(lines: pd.DataFrame, windows: pd.DataFrame, templates: Templates) 
     hit = entries.template != UNKNOWN
     key = row_node[entries.row[hit]] * size + entries.template[hit]
     pairs, inverse = np.unique(key, return_inverse=True)
-    count = entries.count[hit]
+    count = entries.minutes[hit]
     held = np.bincount(inverse, minlength=len(pairs)).astype(np.int64)
     heard = _sums(inverse, count, len(pairs))
     squares = _sums(inverse, count**2, len(pairs))
@@ -143,7 +147,7 @@ def columns(
     every = pd.DataFrame(index=windows.index)
     table = _tally(lines, windows)
     odd = ~judged.known
-    unknown = _sums(entries.row[odd], entries.count[odd], total)
+    unknown = _sums(entries.row[odd], entries.minutes[odd], total)
     # log10 of a share too small to be seen in this many windows
     never = _rarity(np.zeros(1), sum(rates.node_windows))[0]
     known = entries.row[judged.known]
@@ -233,14 +237,44 @@ def _by_node(lines: pd.DataFrame, windows: pd.DataFrame) -> list[tuple[NDArray[n
 
 
 def _count(lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64]) -> _Entries:
-    """Count lines by window and template.
+    """Count lines, and minutes with a line, by window and template."""
+    size = int(ids.max(initial=-1)) + 2
+    key, count = _by_window(lines, windows, ids, lines["count"].to_numpy(), size)
+    minutes = np.zeros(len(key), dtype=np.int64)
+    phase = _ns(windows["start"]) % _MINUTE_NS  # nearly always 0 for all
+    for offset in np.unique(phase).tolist():
+        rows = np.flatnonzero(phase == offset)
+        first = _first_of_minute(lines, ids, offset, size)
+        part, held = _by_window(
+            lines[first], windows.iloc[rows], ids[first], np.ones(int(first.sum()), dtype=np.int64), size
+        )
+        minutes[np.searchsorted(key, rows[part // size] * size + part % size)] = held
+    return _Entries(key // size, key % size - 1, count, minutes)
+
+
+def _first_of_minute(lines: pd.DataFrame, ids: NDArray[np.int64], offset: int, size: int) -> NDArray[np.bool_]:
+    """Whether a line is the first of its template on its node in its minute, which begins ``offset`` ns late."""
+    node = pd.factorize(lines["node"].astype("str"))[0]
+    time = _ns(lines["time"])
+    order = np.lexsort((time, node * size + ids))
+    same = np.ones(len(order), dtype=bool)
+    same[:1] = False
+    for one in (node[order], ids[order], (time[order] - offset) // _MINUTE_NS):
+        same[1:] &= one[1:] == one[:-1]
+    first = np.empty(len(order), dtype=bool)
+    first[order] = ~same
+    return first
+
+
+def _by_window(
+    lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64], weight: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sums of weights by ``row * size + id + 1``, ascending.
 
     Windows overlap: lines are counted once by pane (the spans between neighbouring window edges), and each
     window sums its panes.
     """
     time, start, end = _ns(lines["time"]), _ns(windows["start"]), _ns(windows["end"])
-    weight = lines["count"].to_numpy()
-    size = int(ids.max(initial=-1)) + 2
     parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for rows, places in _by_node(lines, windows):
         edges = np.unique(np.concatenate([start[rows], end[rows]]))
@@ -253,9 +287,9 @@ def _count(lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64]) -
         pick = np.arange(span.sum()) - np.repeat(np.cumsum(span) - span, span) + np.repeat(low, span)
         parts.append(_reduce(np.repeat(rows, span) * size + key[pick] % size, count[pick]))
     if not parts:
-        return _Entries(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     key, order = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
-    return _Entries(key // size, key % size - 1, np.concatenate([part[1] for part in parts])[order])
+    return key, np.concatenate([part[1] for part in parts])[order]
 
 
 def _reduce(key: NDArray[np.int64], count: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -308,7 +342,7 @@ def _judge(entries: _Entries, windows: pd.DataFrame, templates: Templates) -> _J
     mean = (np.where(own, heard[place], 0) + PRIOR_WINDOWS * heard_else / max(total, 1)) / (own_windows + PRIOR_WINDOWS)
     dispersion = np.append(np.asarray(rates.dispersion, dtype=np.float64), 1.0)[entries.template]
     known = held_else > 0
-    return _Judged(known, own, _rarity(held_else, total), _tail(entries.count, mean, dispersion, known))
+    return _Judged(known, own, _rarity(held_else, total), _tail(entries.minutes, mean, dispersion, known))
 
 
 def _rarity(held: NDArray[np.int64] | NDArray[np.float64], total: int) -> NDArray[np.float64]:

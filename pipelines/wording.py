@@ -71,12 +71,12 @@ _OWN = {
         "kernel_lines": _Words("log lines of the kernel", _counted),
         "error_lines": _Words("log lines of severity error", _counted),
         "distinct": _Words("kinds of log lines", _counted),
-        "unknown": _Words("log lines never heard in quiet time", _counted),
+        "unknown": _Words("minutes with a log line never heard in quiet time", _counted),
         "node_new": _Words("kinds of log lines that are new on this node", _counted),
         "rarity_max": _Words("rarity of the rarest log line, in powers of ten", _plain),
         "rarity_sum": _Words("rarity of all log lines together, in powers of ten", _plain),
         "burst_max": _Words(
-            "surprise of the largest burst of one log line, in powers of ten", lambda v: _plain(math.expm1(v))
+            "surprise of the log line said in most minutes, in powers of ten", lambda v: _plain(math.expm1(v))
         ),
     },
     "phase": {

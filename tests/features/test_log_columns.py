@@ -119,22 +119,21 @@ def test_new_to_the_node_is_missing_for_a_node_that_was_not_in_training() -> Non
 
 
 def test_a_burst_surprises_more_on_a_quiet_node_than_on_one_that_always_chatters() -> None:
-    noisy = [("b", minute + k / 10, "link retry") for minute in range(0, 2880, 10) for k in range(8)]
+    noisy = [("b", minute + k, "link retry") for minute in range(0, 2880, 10) for k in range(8)]
     quiet = [("a", float(minute), "link retry") for minute in range(0, 2880, 700)]
     templates = learn(said(*noisy, *quiet), days())
-    burst = [(node, 3000 + k / 10, "link retry") for node in "ab" for k in range(20)]
+    burst = [(node, 2991.0 + k, "link retry") for node in "ab" for k in range(18)]
     found = columns(said(*burst), asked(("a", 3010), ("b", 3010)), templates)["logs.burst_max__value"]
     assert found.iloc[0] > np.log1p(3)
     assert found.iloc[1] < np.log1p(1)
 
 
-def test_the_largest_burst_stays_finite_and_grows_with_the_lines() -> None:
+def test_a_line_each_minute_surprises_and_a_flood_of_one_minute_does_not() -> None:
     templates = learn(said(*heartbeat()), days())
     windows = asked(("a", 3010))
-    found = [
-        value(columns(said(("a", 3000, "all is well")).assign(count=count), windows, templates), "burst_max")
-        for count in (10, 1000, 1_000_000, 10**12)
-    ]
+    flood = said(("a", 3000, "all is well")).assign(count=10**12)
+    spread = [said(*[("a", 2991.0 + k, "all is well") for k in range(minutes)]) for minutes in (2, 6, 18)]
+    found = [value(columns(lines, windows, templates), "burst_max") for lines in (flood, *spread)]
     assert np.isfinite(found).all()
     assert sorted(set(found)) == found
 
@@ -183,11 +182,28 @@ def test_templates_without_rates_say_what_to_do() -> None:
 
 def test_a_repeated_burst_in_training_widens_what_is_expected() -> None:
     steady = said(*[("a", float(minute), "x y") for minute in range(0, 2880, 5)])
-    bursts = said(*[("a", 5.0 * (k // 10), "x y") for k in range(5760) if (k // 10) % 10 == 0])
-    live, window = said(*[("a", 3000.0, "x y")] * 15), asked(("a", 3010))
+    bursts = said(*[("a", float(minute + k), "x y") for minute in range(0, 2880, 50) for k in range(10)])
+    live, window = said(*[("a", 2991.0 + k, "x y") for k in range(15)]), asked(("a", 3010))
     tight = columns(live, window, fit_rates(steady, days("a"), mine(steady)))
     wide = columns(live, window, fit_rates(bursts, days("a"), mine(bursts)))
     assert value(tight, "burst_max") > value(wide, "burst_max")
+
+
+def test_minutes_are_counted_from_the_windows_start_whatever_its_second() -> None:
+    lines = said(("a", 3000.2, "all is well"), ("a", 3000.8, "all is well"), ("a", 3001.2, "all is well"))
+    templates = learn(said(*heartbeat()), days())
+    full, half = asked(("a", 3010)), asked(("a", 3010.5))  # two minutes hold a line, and of the others' minutes two
+    assert value(columns(lines, full, templates), "burst_max") == value(columns(lines, half, templates), "burst_max")
+
+
+def test_windows_of_several_phases_in_one_batch_give_each_its_own_row() -> None:
+    lines = said(*[("a", 2990 + k / 3, "all is well") for k in range(60)])
+    templates = learn(said(*heartbeat()), days())
+    windows = asked(("a", 3010), ("a", 3010.25), ("a", 3010.5))
+    batch = columns(lines, windows, templates)
+    for place in range(3):
+        alone = columns(lines, windows.iloc[[place]], templates)
+        assert alone.to_numpy().tobytes() == batch.iloc[[place]].to_numpy().tobytes()
 
 
 def test_only_what_is_odd_is_told_with_a_line_of_the_window() -> None:

@@ -15,7 +15,7 @@ from pipelines.wording import described, telling, told
         ("history.since_incident__value", math.log1p(3 * 3600), "time since the node's last incident: 3.0 hours"),
         ("history.since_event__value", math.log1p(7 * 86_400), "time since the node's last XID: a week or more"),
         ("history.events_7d__value", math.log1p(3), "XIDs of the node in 7 days: 3"),
-        ("logs.unknown__value", math.log1p(12), "log lines never heard in quiet time: 12"),
+        ("logs.unknown__value", math.log1p(12), "minutes with a log line never heard in quiet time: 12"),
         ("phase.now__value", 4.0, "what the node does: saving"),
         ("phase.idle_ratio__value", 0.25, "share of the window spent idle: 25 %"),
         ("presence.node_down__value", 1.0, "the node is down: yes"),
