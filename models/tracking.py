@@ -89,7 +89,7 @@ def quiet(what: str, uri: str) -> Iterator[None]:
 
 def shown(text: str) -> str:
     """The text with any password in an address taken out."""
-    return re.sub(r"://[^/@\s]+@", "://***@", text)
+    return re.sub(r"://[^/\s]+@", "://***@", text)
 
 
 @contextlib.contextmanager
@@ -154,6 +154,8 @@ class Tracker:
                 self.client: Any = MlflowClient(tracking_uri=uri, registry_uri=uri)
                 # the address is taken on trust until the first request
                 self.client.search_experiments(max_results=1)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{shown(uri)} needs a driver that is not here: pip install {error.name}") from error
         except OSError as error:
             raise UpstreamError(f"MLflow at {shown(uri)} could not be opened: {error}") from error
 

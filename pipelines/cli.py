@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from importlib.metadata import version as installed
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"foreshock: error: {console.printable(' '.join(message.splitlines()))}\n")
+    sys.stderr.write(f"foreshock: error: {console.printable(console.discreet(' '.join(message.splitlines())))}\n")
     return code
 
 
@@ -75,7 +76,7 @@ def _unexpected(error: Exception) -> int:
         show()
         return int(getattr(error, "exit_code", 2))
     if os.environ.get("FORESHOCK_TRACEBACK"):
-        raise error
+        sys.stderr.write(console.discreet("".join(traceback.format_exception(error))))
     hint = "set FORESHOCK_TRACEBACK=1 for the traceback and please report it"
     return _fail(f"unexpected {type(error).__name__}: {error} ({hint})", 1)
 

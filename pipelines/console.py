@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ class _JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": discreet(record.getMessage()),
         }
         return orjson.dumps(line).decode()
 
@@ -32,7 +33,7 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        return f"foreshock: {level}{printable(record.getMessage())}"
+        return f"foreshock: {level}{printable(discreet(record.getMessage()))}"
 
 
 def configure(log_format: str = "text", quiet: bool = False) -> None:
@@ -44,6 +45,11 @@ def configure(log_format: str = "text", quiet: bool = False) -> None:
     root.setLevel(logging.ERROR)
     for floor in ("features", "models", "pipelines"):
         logging.getLogger(floor).setLevel(logging.ERROR if quiet else logging.INFO)
+
+
+def discreet(text: str) -> str:
+    """Text without any password of an address in it: other libraries' complaints may cite one."""
+    return re.sub(r"://[^/\s]+@", "://***@", text)
 
 
 def printable(text: str) -> str:

@@ -18,8 +18,8 @@ def add_to(app: typer.Typer) -> None:
 
 @_group.command()
 def show(config: ConfigOption = None) -> None:
-    """Print every setting in force, as TOML."""
-    typer.echo(configuration.to_toml(configuration.load(config)), nl=False)
+    """Print every setting in force, as TOML; a password in an address is not shown."""
+    typer.echo(console.discreet(configuration.to_toml(configuration.load(config))), nl=False)
 
 
 @_group.command()

@@ -68,7 +68,7 @@ class Server:
     @property
     def shown(self) -> str:
         """The address without any password in it."""
-        return re.sub(r"://[^/@\s]+@", "://***@", self.url)
+        return re.sub(r"://[^/\s]+@", "://***@", self.url)
 
 
 class _Answer(NamedTuple):

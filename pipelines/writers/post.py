@@ -45,7 +45,7 @@ def deliver(what: str, method: str, url: str, content: bytes, content_type: str)
         said = f"{answer.status_code} {answer.text.strip()[:200]}"
         if 400 <= answer.status_code < 500 and answer.status_code != 429:
             break
-    shown = re.sub(r"://[^/@\s]+@", "://***@", f"{what} at {url} did not take it: {said}")
+    shown = re.sub(r"://[^/\s]+@", "://***@", f"{what} at {url} did not take it: {said}")
     raise UpstreamError(" ".join(shown.split()))
 
 
