@@ -1,9 +1,9 @@
 """Floods of log lines: what a node says beyond so many lines in a stretch is counted, not kept.
 
 Stretches are the spans that every window is made of, so a window is the same whether its lines came alone or with a
-month's. In one with more lines than `TemplateSettings.flood_lines` equal lines become one row with their count, and
-of different texts the first so many are kept: the rest are one text that no template knows. So neither a million
-equal lines nor a million different ones take more room than a few thousand.
+month's. In one with more lines than `TemplateSettings.flood_lines` equal lines of a minute become one row with their
+count, and of different texts the first so many are kept: the rest are one text that no template knows. So neither a
+million equal lines nor a million different ones take more room than a few hundred.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from features.settings import WindowSettings, to_nanoseconds
 
 FLOOD = "<FLOOD>"
 _DAY_NS = 86_400 * 1_000_000_000
+_MINUTE_NS = 60 * 1_000_000_000  # templates are rated by minutes in which they are heard
 
 
 def stretch(settings: WindowSettings) -> int:
@@ -39,8 +40,8 @@ def folded(table: pd.DataFrame, stretch_ns: int, most: int) -> tuple[pd.DataFram
         Lines of a node in a stretch, and different texts of them, that are left as they are.
     """
     node = table["node"].cat.codes.to_numpy().astype(np.int64)
-    pane = table["time"].astype("int64").to_numpy() // stretch_ns
-    _, which, count = np.unique(_joint(node, pane), return_inverse=True, return_counts=True)
+    time = table["time"].astype("int64").to_numpy()
+    _, which, count = np.unique(_joint(node, time // stretch_ns), return_inverse=True, return_counts=True)
     over = count[which] > most
     if not over.any():
         return table, 0
@@ -52,7 +53,7 @@ def folded(table: pd.DataFrame, stretch_ns: int, most: int) -> tuple[pd.DataFram
     flood = int(known.get_indexer(pd.Index([FLOOD]))[0]) if FLOOD in known else len(known)
     masked, example = (_replaced(table[name], lost, flood) for name in ("masked", "example"))
     source, flags = table["source"].cat.codes.to_numpy(), 2 * table["kernel"].to_numpy() + table["error"].to_numpy()
-    alike = _joint(which, np.where(lost, -1, text), source.astype(np.int64), flags.astype(np.int64))
+    alike = _joint(which, time // _MINUTE_NS, np.where(lost, -1, text), source, flags)
     # what is no flood stays line by line
     alike = np.where(over, alike, alike.max() + 1 + np.arange(len(table)))
     _, first, back = np.unique(alike, return_index=True, return_inverse=True)

@@ -127,7 +127,7 @@ class TemplateSettings(Settings):
     """Most templates that are kept."""
     max_texts: int = Field(default=10_000, ge=1)
     """Different masked lines that are mined: bounds the time of a flood."""
-    flood_lines: int = Field(default=2000, ge=10)
+    flood_lines: int = Field(default=200, ge=10)
     """Of a node between two window edges; more are only counted."""
     max_line_characters: int = Field(default=2000, ge=80)
     """A longer line is cut before it is masked."""

@@ -198,6 +198,7 @@ class Templates:
                 branch = branch.setdefault(token, {})
             branch.setdefault(None, number)  # two clusters may have grown into one text: the older counts
         object.__setattr__(self, "_tree", tree)
+        object.__setattr__(self, "_last", (None, np.zeros(0, dtype=np.int64)))
 
     def match(self, masked: pd.Series) -> NDArray[np.int64]:
         """The template of each line, int64; -1 where none fits.
@@ -206,7 +207,11 @@ class Templates:
         the fewest ``<*>``, then the oldest. What a flood lost is never known. Changes nothing.
         """
         column = masked.astype("category")
-        known = np.array([self._find(text) for text in column.cat.categories], dtype=np.int64)
+        texts = column.cat.categories
+        last, known = self._last  # type: ignore[attr-defined]  # set in __post_init__
+        if last is not texts:  # rows of one table are asked for in portions, and share their texts
+            known = np.array([self._find(text) for text in texts], dtype=np.int64)
+            object.__setattr__(self, "_last", (texts, known))
         codes = column.cat.codes.to_numpy()
         return np.where(codes < 0, UNKNOWN, known[codes]) if len(known) else np.full(len(codes), UNKNOWN, np.int64)
 

@@ -36,6 +36,11 @@ def test_a_flood_of_equal_lines_is_one_row_with_their_number() -> None:
     assert lost == 0
 
 
+def test_equal_lines_of_different_minutes_stay_apart() -> None:
+    found, _ = folded(table(*(("a", k, "x") for k in range(0, 120, 20))), 2 * MINUTE, 3)
+    assert told(found) == [("a", 0, "x", 3), ("a", 60, "x", 3)]
+
+
 def test_of_a_flood_of_different_lines_the_first_are_kept_and_the_rest_counted() -> None:
     found, lost = folded(table(*(("a", k, f"word{c}") for k, c in enumerate("zyxwv"))), MINUTE, 2)
     assert told(found) == [("a", 0, "wordz", 1), ("a", 1, "wordy", 1), ("a", 2, FLOOD, 3)]

@@ -63,6 +63,14 @@ def test_of_several_fitting_templates_the_one_with_fewest_wildcards_counts() -> 
     assert found.match(pd.Series(["link up", "link down", "x up", "x y"])).tolist() == [1, 1, 2, 0]
 
 
+def test_rows_of_another_table_are_matched_anew() -> None:
+    found = Templates(TemplateSettings(), ("up", "down"), (1, 1), ("", ""))
+    first, second = (pd.Series(texts, dtype="category") for texts in (["up", "down", "x"], ["x", "down", "up"]))
+    assert found.match(first).tolist() == [0, 1, -1]
+    assert found.match(first.iloc[1:]).tolist() == [1, -1]
+    assert found.match(second.cat.set_categories(["x", "up", "down"])).tolist() == [-1, 1, 0]
+
+
 def test_every_mined_line_is_known_afterwards() -> None:
     lines = frame(*chatter(2))
     assert (mine(lines).match(lines["masked"]) >= 0).all()
