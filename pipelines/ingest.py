@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import hashlib
 import json
@@ -26,6 +27,7 @@ from pipelines.pulling import Loki, Prometheus, Said, pull
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.metrics import READERS, read_head, recognise_metrics
+from pipelines.readers.recognise import check_file
 from pipelines.readers.samples import ReadContext
 from pipelines.readers.sessions import read_sessions
 from pipelines.readers.tally import Tally
@@ -212,6 +214,7 @@ def _files(paths: Iterable[Path], report: _Report) -> Iterator[Path]:
 
 def _digest(path: Path, intent: str, options: _Options) -> str:
     """SHA-256 of the bytes and of what decides how they are read."""
+    check_file(path)
     with path.open("rb") as file:
         whole = hashlib.file_digest(file, "sha256")
     whole.update(b"\0".join([intent.encode(), _stem(path).encode(), options.digest()]))
@@ -281,6 +284,8 @@ def _recognise(path: Path, intent: str) -> str:
     head = read_head(path)
     if not head:
         raise InputError(f"{path}: the file is empty")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{path}: this is UTF-16 text; save it as UTF-8")
     metric, log = recognise_metrics(head), recognise_log(head)
     if intent == "metrics" and metric:
         return metric

@@ -18,6 +18,7 @@ from pipelines.readers import loki_api
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.prometheus_api import Server
+from pipelines.readers.recognise import check_file
 from pipelines.readers.tally import Tally
 
 _SMALL = 4 << 20  # a file of fewer bytes is read whole
@@ -76,6 +77,8 @@ def _frames(
         if path.is_dir() and next(path.rglob("*.journal"), None) is not None:
             yield from _journal(path, context, start_ns, end_ns, tally)
             continue
+        if not path.is_dir():
+            check_file(path)
         files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
         for file in files:
             stat = file.stat()

@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 import orjson
 
-from features.tables import UpstreamError
+from features.tables import UpstreamError, UsageError
 from pipelines.readers.prometheus_json import parse
 from pipelines.readers.samples import EARLIEST_NS, ReadContext, SampleChunk, clean
 from pipelines.readers.tally import Tally
@@ -64,6 +64,11 @@ class Server:
     timeout_seconds: float = 60.0
     tries: int = 4
     pause_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        """UsageError when the address is none."""
+        if not self.url.lower().startswith(("http://", "https://")):
+            raise UsageError(f"{self.url}: no address of a server; write one as http://prometheus:9090")
 
     @property
     def shown(self) -> str:

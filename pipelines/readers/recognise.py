@@ -10,12 +10,32 @@ from typing import BinaryIO, cast
 
 import zstandard
 
+from features.tables import InputError
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is there and no file: a pipe would be waited for, and gives its bytes only once.
+
+    Raises
+    ------
+    InputError
+        It is a pipe, a device or a folder.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file; save what it gives to a file and name that")
+
 
 def open_stream(path: Path) -> BinaryIO:
     """The file's bytes, unpacked when it is gz, xz or zst by its first bytes, whatever its name.
 
     Errors of the unpacking library (a torn file) come from the reads.
+
+    Raises
+    ------
+    InputError
+        It is no regular file.
     """
+    check_file(path)
     with path.open("rb") as file:
         magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):

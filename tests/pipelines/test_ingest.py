@@ -342,3 +342,21 @@ def test_the_real_pods_come_in_whole(tmp_path: Path, real_data: Path) -> None:
     report = ingest(tmp_path / "s", CONFIG, metrics=[real_data / "nezha" / "metrics"], incidents=None)
     assert (report["nodes"], report["errors"]) == (47, [])
     assert all(item["read"] == item["ok"] + sum(item["rejected"].values()) for item in report["inputs"])
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    put(tmp_path / "logs" / "journal", JOURNAL)
+    pipe = tmp_path / "logs" / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="no regular file; save what it gives to a file"):
+        ingest(tmp_path / "s", CONFIG, logs=[pipe])
+    with pytest.raises(InputError, match="no regular file"):
+        ingest(tmp_path / "s", CONFIG, sessions=pipe)
+    report = ingest(tmp_path / "s", CONFIG, logs=[tmp_path / "logs"])
+    assert (report["log_lines"], len(report["errors"])) == (1, 1)
+
+
+def test_utf_16_is_named_and_its_cure(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_bytes("time,a\n2026-01-01T00:00:00Z,1\n".encode("utf-16"))
+    with pytest.raises(InputError, match="this is UTF-16 text; save it as UTF-8"):
+        ingest(tmp_path / "s", CONFIG, metrics=[tmp_path / "m.csv"])

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from features.tables import UpstreamError
+from features.tables import UpstreamError, UsageError
 from pipelines.config import Config
 from pipelines.ingest import ingest
 from pipelines.live import panels
@@ -255,3 +255,8 @@ def test_saved_answers_may_be_split_over_lines(tmp_path: Path) -> None:
     one = raw({"time": str(T0 / SECOND + 60), "query": "m[60001ms]"}).json()
     path.write_text(json.dumps(one) + "\n" + json.dumps(one, indent=1))
     assert ingest(tmp_path / "s", Config(), metrics=[path])["inputs"][0]["ok"] == 10
+
+
+def test_an_address_that_is_none_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="prometheus:9090: no address of a server; write one as http://"):
+        Server("prometheus:9090")
