@@ -153,6 +153,17 @@ def _through(values: NDArray[Any], layers: Layers) -> Floats:
     return np.asarray(np.where(inner > 0, inner, _SLOPE * inner) @ layers[2] + layers[3], dtype=np.float64)
 
 
+def require() -> None:
+    """Refuse early what could not be fitted later.
+
+    Raises
+    ------
+    UsageError
+        The extra is not installed.
+    """
+    _torch()
+
+
 def _torch() -> Any:
     try:
         import torch  # noqa: PLC0415  # an extra, and seconds of import

@@ -15,7 +15,7 @@ Protocol = Literal["node", "class", "chronological"]
 class EvaluationSettings(Settings):
     """How a model is judged."""
 
-    budget_per_day: float = Field(default=0.84, gt=0)
+    budget_per_day: float = Field(default=0.84, gt=0, allow_inf_nan=False)
     """The published study's figure, to compare with it."""
     curve_budgets: tuple[float, ...] = (0.25, 0.5, 0.84, 1.0, 2.0, 5.0)
     """False alarms a day at which the curve is read."""

@@ -21,7 +21,7 @@ from features.settings import format_duration, to_nanoseconds
 from features.tables import InputError, Matrix, UsageError, to_time
 from features.templates import Templates
 from features.windows import as_ns
-from models import bundle, crossfit, evaluation, protocols, splits
+from models import bundle, crossfit, deep, evaluation, protocols, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.telling import Told
@@ -119,6 +119,8 @@ def _names(config: Config) -> tuple[str, ...]:
     for name in config.models.names:
         if name != "blend":
             scorer(name, config.models)
+    if "tadgan" in config.models.names:
+        deep.require()
     return tuple(dict.fromkeys([*config.models.names, *(name for name in NAMES if name in BASELINES)]))
 
 

@@ -152,6 +152,7 @@ BAD = {
         5,
     ),
     "a model of no known name": (["train", "store", "--models", "oracle"], 2),
+    "a horizon within the gap": (["train", "store", "--horizon", "1m", "--gap", "5m"], 2),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,8 +72,8 @@ def _with_training(
     labels = {"horizon": duration(horizon, "--horizon"), "gap": duration(gap, "--gap"), "preset": preset}
     if preset is not None and preset not in {"hardware", "paper", "all"}:
         raise UsageError(f"--preset: {preset!r} is none of hardware, paper, all")
-    if budget is not None and budget <= 0:
-        raise UsageError(f"--budget: {budget} false alarms a day can't be spent; give more than 0")
+    if budget is not None and not 0 < budget < math.inf:
+        raise UsageError(f"--budget: {budget} false alarms a day can't be spent; give a number above 0")
     said = {key: value for key, value in labels.items() if value is not None}
     update: dict[str, object] = {"labels": settings.labels.model_copy(update=said)}
     if budget is not None:
