@@ -1,7 +1,7 @@
 """The signals against their rivals and against the disk, in CPU-seconds: ``python -m benchmarks.signals --json``.
 
 All get the same windows (20 minutes of a 30 s grid, one every 5 minutes) and, but for pycatch22, the same
-columns: foreshock's default set for gauges. tsflex and pycatch22 are measured where they are installed.
+columns: foreshock's default set for gauges. tsflex and pycatch22 (extra `bench`) are measured where they are installed.
 The CPU time is that of the process and its children, so tsfresh's worker processes count.
 """
 
