@@ -170,7 +170,7 @@ def _template() -> jinja2.Template:
         "number": lambda value: f"{value:g}",
         "percent": lambda value: f"{100 * value:.1f} %",
         "share_of": lambda value: f"{100 * value:.0f} %",
-        "share": lambda pair: f"{100 * pair[0]:.0f}-{100 * pair[1]:.0f} %",
+        "share": lambda pair: f"{100 * pair[0]:.0f}-{100 * pair[1]:.0f}\u00a0%",
         "range": lambda pair: f"{pair[0]:.2f}-{pair[1]:.2f}",
     }
     return env.from_string(resources.files("pipelines").joinpath("report.html.jinja").read_text(encoding="utf-8"))
