@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,7 +33,10 @@ from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store, day_text, node_folder, replace_file
 
+log = logging.getLogger(__name__)
+
 _FORMAT = 4  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_MANY = 500  # label sets of one metric on a node that are worth a word; each is columns
 _JOIN_EVERY = 64  # tables of lines that are held before they are joined
 
 
@@ -89,17 +93,29 @@ def featurise(
     missing = [piece for piece in pieces if not Path(piece.target).exists()]
     tally: Counter[str] = Counter()
     done = len(pieces) - len(missing)
-    for counts in executor.run(fill, missing, workers=workers, scheduler=scheduler):
+    widest: Counter[str] = Counter()
+    for counts, many in executor.run(fill, missing, workers=workers, scheduler=scheduler):
         tally.update(counts)
+        widest |= many
         done += 1
         if progress is not None:
             progress(done, len(pieces))
+    for name, number in sorted(widest.items()):
+        log.warning(
+            "%s has %d label sets on a node, a column of its own for each: name the label that tells them apart in "
+            "features.panel.sum_over, or leave the metric out by --match",
+            name,
+            number,
+        )
     left_out = len(idle_columns(store, config, start_ns, end_ns))
     return Filled(len(missing), len(pieces) - len(missing), left_out, time.monotonic() - began, tally)
 
 
-def fill(piece: NodeDay) -> Counter[str]:
-    """Compute and store the rows of one node-day; counts of `features.panel.clean`."""
+def fill(piece: NodeDay) -> tuple[Counter[str], Counter[str]]:
+    """Compute and store the rows of one node-day.
+
+    Counts of `features.panel.clean`, and metrics of very many label sets with their number.
+    """
     store = Store.open(Path(piece.store))
     settings = FeatureSettings.model_validate_json(piece.settings)
     ends = _day_ends(piece.day, settings)
@@ -112,7 +128,8 @@ def fill(piece: NodeDay) -> Counter[str]:
         # rows of other data or settings: nobody asks for them again, and they would fill the disk
         if other != target and other.name.split("-")[3] == target.name.split("-")[3]:
             other.unlink(missing_ok=True)
-    return tally
+    sets = Counter(series.metric.partition("{")[0] for series in raw.series if not series.gpu)
+    return tally, Counter({name: number for name, number in sets.items() if number > _MANY})
 
 
 def _span(store: Store, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:

@@ -203,6 +203,16 @@ def test_a_piece_sent_elsewhere_fills_the_same_cache(tmp_path: Path, history: Ma
     assert differing(history.X.drop(columns=list(log_columns.COLUMNS)), got.X) == []
 
 
+def test_a_metric_of_very_many_label_sets_is_named_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(featurise, "_MANY", 1)
+    featurise.featurise(made.store(tmp_path / "store"), CONFIG, workers=1)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if line.startswith("node_cpu_seconds_total has 2 label sets")]
+    assert all("features.panel.sum_over" in line for line in said)
+
+
 def test_columns_that_say_nothing_of_their_own_are_recorded_with_the_reason(store: Store, history: Matrix) -> None:
     left_out = featurise.idle_columns(store, CONFIG)
     assert left_out
