@@ -125,7 +125,7 @@ class TemplateSettings(Settings):
     """Of a node of Drain3's tree."""
     max_clusters: int = Field(default=4000, ge=1)
     """Most templates that are kept."""
-    max_texts: int = Field(default=10_000, ge=1)
+    max_texts: int = Field(default=4000, ge=1)
     """Different masked lines that are mined: bounds the time of a flood."""
     flood_lines: int = Field(default=200, ge=10)
     """Of a node between two window edges; more are only counted."""
