@@ -25,6 +25,7 @@ Family = Literal[
     "other",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+Role = Literal["fault", "condition", "work", "presence"]
 
 # Tried in this order, case aside: the first that is found anywhere in the name (not in its labels) decides.
 PATTERNS: tuple[tuple[Family, str], ...] = (
@@ -74,3 +75,35 @@ def family(metric: str) -> Family:
         if pattern.search(name):
             return known
     return "other"
+
+
+# Field names of what counts faults, and of what strains a device; parts of other words are barred ("interrupts")
+_FAULT = re.compile(
+    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|violation|throttle|edac|retrans|drop|(?<!disk_)discard|recovery|"
+    r"link_down|corrected|_aer|mce_|symbol|timeout|fail|(?<!de)(?<!pg)(?<!pgmaj)fault|reset|poison|xid|lost|overrun",
+    re.IGNORECASE,
+)
+_WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
+_TELLING_LINES = frozenset({"logs.burst_max", "logs.unknown", "logs.node_new", "logs.rarity_max", "logs.error_lines"})
+
+
+@lru_cache(maxsize=1 << 16)
+def role(metric: str) -> Role:
+    """What a metric's excursion speaks of: a fault, a device's condition, its work, or only of being scraped.
+
+    A metric whose name says nothing may be anything but is not known to follow the work: a condition.
+
+    Examples
+    --------
+    >>> role("DCGM_FI_DEV_PCIE_REPLAY_COUNTER"), role("DCGM_FI_DEV_GPU_TEMP"), role("node_intr_total")
+    ('fault', 'condition', 'work')
+    """
+    known = family(metric)
+    if known == "presence":
+        return "presence"
+    if known == "logs":
+        return "fault" if metric in _TELLING_LINES else "work"
+    name = metric.partition("{")[0]
+    if _FAULT.search(name):
+        return "fault"
+    return "condition" if known in {"thermal", "power", "clocks", "other"} or _WAIT.search(name) else "work"

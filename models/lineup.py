@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features.families import family
-from features.presence import LOST_GPUS, status
 from features.tables import InputError, UsageError
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
@@ -26,7 +25,7 @@ from models.settings import ModelSettings
 from models.statistical import OddOneOut, RobustZ
 from models.supervised import Boosted
 from models.surprise import Surprise
-from models.telling import Make, Signs, Teller, Told, joined
+from models.telling import Make, Signs, Teller, Told, joined, unheard
 from models.unsupervised import Forest, Residual
 
 _SCORERS: dict[str, type[Scorer]] = {
@@ -62,11 +61,11 @@ _READS = {
 BASELINES = frozenset(
     {"random", "worst-node", "last-xid", "clock-and-node", "best-metric", "staleness", "new-template", "hand-rules"}
 )
-BLENDED = ("surprise", "lightgbm", "pu", "isolation-forest")
+BLENDED = ("surprise", "pu", "lightgbm")
 NAMES = ("blend", *_SCORERS)
-# Windows of a node that a score depends on, the last its own: signs look back at most five, the odd one out as far,
-# and persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
-LOOK_BACK = 8
+# Windows of a node that a score depends on, the last its own: signs look back eight, the odd one out less, and
+# persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
+LOOK_BACK = 11
 
 
 def scorer(name: str, settings: ModelSettings) -> Scorer:
@@ -110,14 +109,6 @@ def label_free(names: tuple[str, ...], settings: ModelSettings) -> tuple[dict[st
     """How each of the models that need no labels is made, and what it reads."""
     free = [name for name in members(names) if not _SCORERS[name].labelled]
     return {name: partial(scorer, name, settings) for name in free}, {n: _READS.get(n, "plain") for n in free}
-
-
-def unheard(signs: Signs) -> NDArray[np.bool_]:
-    """Rows of a node that is down, stale or short of a GPU: what has failed can't be foretold, and a rule tells it."""
-    try:
-        return np.asarray(status(signs.plain) != "ok") | (signs.plain[LOST_GPUS].to_numpy() > 0)
-    except KeyError:  # a matrix without presence columns
-        return np.zeros(len(signs.plain), dtype=bool)
 
 
 class _Fitted(NamedTuple):
@@ -186,7 +177,7 @@ class Lineup:
         """Learn from what is told of labelled rows; such a line-up judges signs, and can't score a matrix."""
         signs, y, weight = joined(signs, y, weight, others)
         # Of a node that is not heard of nobody can say whether it is calm: such windows are no measure of quiet time
-        heard = np.where(unheard(signs), np.nan, y) if y is not None else None
+        heard = np.where(unheard(signs.plain), np.nan, y) if y is not None else None
         calibrated = {}
         for name in members(self.names):
             model = None
@@ -203,7 +194,9 @@ class Lineup:
                     continue
             held = None
             if name not in BASELINES:
-                held = Calibration.fit(raw, signs.where, signs.changing, heard, self.settings.persistence)
+                # what lasts needs no more persistence
+                agreed = 1 if _READS.get(name) == "lasting" else self.settings.persistence
+                held = Calibration.fit(raw, signs.where, signs.changing, heard, agreed)
                 calibrated[name] = held.apply(raw, signs.where, signs.changing)
             self.fitted[name] = _Fitted(model, held)
         if "blend" in self.names:
@@ -213,12 +206,13 @@ class Lineup:
         return self
 
     def _fit_blend(self, calibrated: Mapping[str, Floats], signs: Signs, y: Any) -> None:
-        opinions = pd.DataFrame({name: calibrated[name] for name in BLENDED if name in calibrated})
+        known = {name: calibrated[name] for name in BLENDED if name in calibrated}
+        opinions = pd.DataFrame(known, index=signs.summary.index)
         if opinions.empty:
             self.skipped["blend"] = "none of its models could be fitted"
             return
         made = Blend()
-        model = made.set_params(**options("blend", self.settings, made.get_params())).fit(opinions)
+        model = made.set_params(**options("blend", self.settings, made.get_params())).fit(opinions, y)
         held = Calibration.fit(model.score(opinions), signs.where, signs.changing, y, windows=1)
         self.fitted["blend"] = _Fitted(model, held)
 
@@ -249,7 +243,7 @@ class Lineup:
         out = {name: self._told(name, signs) for name in self.fitted if name != "blend"}
         if "blend" in self.fitted:
             out["blend"] = self._told("blend", signs, out)
-        silent = unheard(signs)
+        silent = unheard(signs.plain)
         out = {name: s if name in BASELINES else np.where(silent, 0.0, s) for name, s in out.items()}
         if began is not None:
             out = {name: s if name in BASELINES else np.where(began, 1.0, s) for name, s in out.items()}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from models import usual_kernels as kernels
 from models.layout import STATES, Layout
+from models.tail_kernels import KNOTS
 
 Singles = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -113,8 +114,8 @@ def _blank(rows: int, columns: int) -> dict[str, NDArray[Any]]:
         "centre": np.zeros((rows, STATES, columns), dtype=single),
         "scale": np.ones((rows, STATES, columns), dtype=single),
         "rate": np.ones((rows, STATES, columns), dtype=single),
-        "knots": np.zeros((STATES, columns, kernels.KNOTS)),
-        "levels": np.zeros((STATES, columns, kernels.KNOTS)),
+        "knots": np.zeros((STATES, columns, KNOTS)),
+        "levels": np.zeros((STATES, columns, KNOTS)),
         "shape": np.full((STATES, columns), 0.5),
     }
 

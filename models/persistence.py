@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 from models.scorers import Place
 
+# Trailing spans of windows whose means count alike: a quarter of an hour is soon told, three quarters are not a blip
+SPANS = (3, 9)
+_HOUR = 12  # windows
+
 
 def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
     """Mean of the least of the last 1, 2, ... ``windows`` values of the node, for each row (and column).
@@ -18,14 +22,14 @@ def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
     """
     values = np.asarray(surprise)[where.order]
     node, end = where.node[where.order], where.end[where.order]
-    stride = _stride(node, end)
+    apart = stride(node, end)
     total, least = values.copy(), values.copy()
     for back in range(1, windows):
         if back >= len(values):
             total += least
             continue
         same = np.zeros(len(values), dtype=bool)
-        same[back:] = (node[back:] == node[:-back]) & (end[back:] - end[:-back] <= 2 * back * stride)
+        same[back:] = (node[back:] == node[:-back]) & (end[back:] - end[:-back] <= 2 * back * apart)
         rows = np.flatnonzero(same)
         least[rows] = np.minimum(least[rows], values[rows - back])
         total += least
@@ -34,7 +38,40 @@ def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
     return out
 
 
-def _stride(node: NDArray[Any], end: NDArray[np.int64]) -> int:
+def lasting(surprise: NDArray[Any], where: Place) -> NDArray[Any]:
+    """What of a node's surprises lasts: the mean of the means of its last windows over `SPANS`, column by column.
+
+    A window that is not there counts as no surprise. Rows may stand in any order; they come back in theirs.
+
+    Parameters
+    ----------
+    surprise
+        [n, M].
+    """
+    values = np.asarray(surprise)[where.order]
+    node, end = where.node[where.order], where.end[where.order]
+    weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(max(SPANS) + 1)])
+    weight = weight.astype(values.dtype)
+    apart = stride(node, end)
+    total = values * weight[0]
+    for back in range(1, min(max(SPANS), len(values))):
+        lag = np.minimum((end[back:] - end[:-back]) // apart, max(SPANS))
+        rows = back + np.flatnonzero((node[back:] == node[:-back]) & (lag < max(SPANS)))
+        total[rows] += values[rows - back] * weight[lag[rows - back]][:, None]
+    out: NDArray[Any] = np.empty_like(total)
+    out[where.order] = total
+    return out
+
+
+def hourly(values: NDArray[Any], where: Place) -> NDArray[Any]:
+    """The largest values [H, C] of each node's hours (twelve windows): false alarms are counted by episode."""
+    node, end = where.node[where.order], where.end[where.order]
+    hour = end // (_HOUR * stride(node, end))
+    begins = np.r_[True, (node[1:] != node[:-1]) | (hour[1:] != hour[:-1])]
+    return np.asarray(np.maximum.reduceat(values[where.order], np.flatnonzero(begins), axis=0))
+
+
+def stride(node: NDArray[Any], end: NDArray[np.int64]) -> int:
     """Nanoseconds from one window of a node to the next, as the closest two are."""
     step = np.diff(end)[(node[1:] == node[:-1])] if len(node) > 1 else np.zeros(0, dtype=np.int64)
     step = step[step > 0]

@@ -1,9 +1,11 @@
 """How often quiet time shows a metric as odd as this, counted rather than modelled.
 
-A surprise of 3 should be one quiet window in a thousand for every metric. It never is: one metric is odd for a day
-whenever a node chatters, another never moves. So each metric's surprises are ranked once more among those of quiet
-windows, and only above the largest few is the tail drawn further. One odd metric then costs the same false alarms
-whichever it is, and the largest over hundreds of metrics is no longer the noisiest metric's.
+A surprise of 3 should be one quiet window in a thousand for every metric. It never is: one metric is odd for an hour
+whenever a job ends, another never moves. And false alarms are counted by episode, not by window. So quiet time is cut
+into hours of each node (twelve windows), and a metric is ranked by the share of node-hours whose largest surprise is
+as large. Above the sixtieth largest the share falls exponentially (Pickands 1975, with the shape of an exponential),
+at first as fast as the surprise itself says, then as the metric's own largest hours show. One odd metric then costs
+the same false alarms whichever it is, and the largest over hundreds of metrics is no longer the noisiest metric's.
 """
 
 from __future__ import annotations
@@ -13,54 +15,58 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from models.persistence import hourly
+from models.scorers import Place
+
 Floats = NDArray[np.float64]
 
-_LEAST_SCALE = 0.6  # a decade of surprise beyond the tail counts for at most this much of one more
-_FEW = 3  # the tail is drawn from the third largest on: one outlier in quiet time is no limit
+_TAIL = 60  # node-hours that the tail is drawn from
+_SHARE = 20  # of all node-hours at most one in so many
+_PRIOR = 10.0  # node-hours' worth of trust that a surprise is what it says
+_KNOTS = 24
+_DECADE = 1 / np.log(10)
 _MOST = 40.0
 
 
 class Ranks:
-    """Exceedance counts of several statistics at a few knots.
+    """Exceedance of several statistics by node-hour.
 
     Attributes
     ----------
     knots
-        [C, Q] quiet values, ascending.
+        [C, Q] the largest values of quiet node-hours, ascending; the last is where the tail begins.
     levels
-        [C, Q] -log10 of the share of quiet rows at or above the knot, one more counted than was seen.
+        [C, Q] -log10 of the share of node-hours at or above the knot.
     scale
-        [C] of the statistic beyond its third largest quiet value that is one more decade.
+        [C] of the statistic beyond the last knot that is one more decade.
     """
 
     def __init__(self, knots: Floats, levels: Floats, scale: Floats) -> None:
         self.knots, self.levels, self.scale = knots, levels, scale
 
     @classmethod
-    def fit(cls, values: NDArray[Any]) -> Self:
-        """Learn from quiet rows [n, C]; NaN is no surprise (0)."""
-        count = len(values)
-        ranks = np.unique(np.round(np.geomspace(1, max(count, 1), 48)).astype(int))[::-1]
-        knots, levels = (np.zeros((values.shape[1], len(ranks))) for _ in range(2))
-        scale = np.full(values.shape[1], _LEAST_SCALE)
-        for column in range(values.shape[1]):
-            found = np.sort(np.nan_to_num(np.asarray(values[:, column], dtype=np.float64)))
-            knots[column] = found[count - ranks]
-            above = count - np.searchsorted(found, knots[column], side="left")
-            levels[column] = -np.log10((above + 1) / (count + 1))
-            tail = found[-5:].mean() - found[-min(count, max(10, count // 2000))]
-            scale[column] = max(tail, _LEAST_SCALE)
+    def fit(cls, values: NDArray[Any], where: Place) -> Self:
+        """Learn from quiet rows [n, C] and where they come from; NaN is no surprise (0)."""
+        largest = -np.sort(-hourly(np.nan_to_num(np.asarray(values, dtype=np.float64)), where), axis=0)
+        count = len(largest)
+        tail = min(_TAIL, max(1, count // _SHARE))
+        # A metric that never moves has no large hours: what is no odder than so many calm metrics would be is not rare
+        begin = np.maximum(largest[tail - 1], np.log10(count / tail))
+        excess = np.maximum(largest[:tail] - begin, 0.0)
+        scale = (excess.sum(axis=0) + _PRIOR * _DECADE) / ((excess > 0).sum(axis=0) + _PRIOR) / _DECADE
+        ranks = np.unique(np.round(np.geomspace(tail, count, _KNOTS)).astype(int))[::-1]
+        knots = largest[ranks - 1].T
+        levels = np.broadcast_to(-np.log10(ranks / count), knots.shape).copy()
+        knots[:, -1] = begin
         return cls(knots, levels, scale)
 
     def surprise(self, values: NDArray[Any]) -> Floats:
-        """-log10 of the share of quiet rows at least as odd, [n, C]."""
+        """-log10 of the share of quiet node-hours at least as odd, [n, C]."""
         found = np.nan_to_num(np.asarray(values, dtype=np.float64))
         out = np.empty(found.shape)
         for column in range(found.shape[1]):
-            knots = self.knots[column]
-            third = knots[max(0, len(knots) - _FEW)]
-            beyond = np.maximum(found[:, column] - third, 0.0) / self.scale[column]
-            out[:, column] = np.interp(found[:, column], knots, self.levels[column]) + beyond
+            beyond = np.maximum(found[:, column] - self.knots[column, -1], 0.0) / self.scale[column]
+            out[:, column] = np.interp(found[:, column], self.knots[column], self.levels[column]) + beyond
         return np.minimum(out, _MOST)
 
     def to_state(self) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from models.persistence import run_length
 from models.scorers import Place
 
 _ODD = 2.0  # -log10: one quiet window in a hundred
-WINDOWS = 3  # that must agree on a metric
 _FLOOR = 1.3  # what one quiet window in twenty has is all the same: trees' few bins are for the tail
 _MANY = 50  # metrics at most in higher criticism
 

@@ -19,6 +19,7 @@ _LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
 _BEYOND = 20  # values above the last knot that an exponent is estimated from
 _PRIOR = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
 _PRIOR_ROWS = 5.0
+_LEAST_SHAPE = 0.1  # values that end abruptly in quiet time may still end a little further off another day
 MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
 
 
@@ -112,4 +113,4 @@ def _fit_one(values: Floats, overlap: float, logged: bool) -> tuple[Floats, Floa
     pad = size - len(knots)
     knots = np.r_[np.full(pad, knots[0] - 1.0), knots] if pad else knots
     levels = np.r_[np.zeros(pad), -np.log10(share)]
-    return knots, levels, float(max(shape, 0.02))
+    return knots, levels, float(max(shape, _LEAST_SHAPE))

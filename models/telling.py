@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from features.presence import LOST_GPUS, status
 from features.tables import InputError
 from models.baselines import read_by_rules
 from models.layout import CHANGING, Layout, read, states_of
 from models.oddness import Columns
-from models.persistence import persist
+from models.persistence import lasting
 from models.scorers import Floats, Place, Scorer, place, quiet_rows
-from models.summaries import WINDOWS, summarise, summary_columns
+from models.summaries import summarise, summary_columns
 from models.tails import Tails
 
 Rows = NDArray[np.int64]
@@ -34,7 +35,7 @@ BLOCKS = 4
 _DAY = 86_400_000_000_000
 _EMBARGO = 80 * 60_000_000_000  # a window and an hour
 _OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
-_MOST = 6.0  # surprise of a metric: beyond one in a million nothing is known
+_MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn, and a mean over windows would be one window's
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
 _AT_ONCE = 10_000  # rows that are told at a time: a matrix of thousands of columns is not held whole
 
@@ -176,7 +177,7 @@ class Teller:
         teller = cls(names, columns, told.tails, {}, reading)
         for name, how in made.items():
             seen = X if reading[name] == "X" else getattr(told.signs, reading[name])
-            teller.models[name] = how().fit(seen.iloc[_some(rows)])
+            teller.models[name] = how().fit(seen.iloc[_thin(rows, _MOST_ROWS)])
         return teller, told
 
     def signs(self, X: pd.DataFrame) -> Signs:
@@ -248,7 +249,7 @@ def apart(
         if reads[name] != "X":
             seen = getattr(signs, reads[name])
             for learn, tell in deal:
-                opinions[name][tell] = make[name]().fit(seen.iloc[_some(learn)]).score(seen.iloc[tell])
+                opinions[name][tell] = make[name]().fit(seen.iloc[_thin(learn, _MOST_ROWS)]).score(seen.iloc[tell])
     return Told(signs._replace(opinions=opinions), Tails.fit(raw[quiet], overlap=_OVERLAP, logged=True))
 
 
@@ -267,7 +268,7 @@ def _measured(
         known, ask = rows(learn)
         layout = read([str(name) for name in known.columns])
         columns = _columns(known, np.arange(len(known)), layout)
-        models = {name: how().fit(known.iloc[_some(np.arange(len(known)))]) for name, how in make.items()}
+        models = {name: how().fit(known.iloc[_thin(np.arange(len(known)), _MOST_ROWS)]) for name, how in make.items()}
         del known
         for some in _portions(tell, where):
             asked = ask(some)
@@ -295,19 +296,28 @@ def signs_of(
     """Signs from the metrics' surprises."""
     names = [metric.name for metric in layout.metrics]
     states = list(layout.states)
-    lasting = persist(odd, where, WINDOWS)
-    table = np.hstack([summarise(odd, lasting, layout, where), values[:, states].astype(np.float32)])
+    kept = _kept(X, layout)
+    lasts = lasting(np.where(unheard(kept)[:, None], np.float32(0), odd), where)
+    table = np.hstack([summarise(odd, lasts, layout, where), values[:, states].astype(np.float32)])
     columns = [*summary_columns(), *(str(X.columns[number]) for number in states)]
     return Signs(
         pd.DataFrame(odd, index=X.index, columns=names),
-        pd.DataFrame(lasting, index=X.index, columns=names),
+        pd.DataFrame(lasts, index=X.index, columns=names),
         pd.DataFrame(table, index=X.index, columns=columns),
-        _kept(X, layout),
+        kept,
         {},
         where,
         states_of(values, layout) == CHANGING,
         which,
     )
+
+
+def unheard(plain: pd.DataFrame) -> NDArray[np.bool_]:
+    """Rows of a node that is down, stale or short of a GPU: what has failed can't be foretold, and a rule tells it."""
+    try:
+        return np.asarray(status(plain) != "ok") | (plain[LOST_GPUS].to_numpy() > 0)
+    except KeyError:  # a matrix without presence columns
+        return np.zeros(len(plain), dtype=bool)
 
 
 def joined(
@@ -340,10 +350,6 @@ def _values(X: pd.DataFrame) -> NDArray[np.float32]:
     """Float32, what is infinite NaN."""
     values = X.to_numpy(dtype=np.float32)
     return np.where(np.isinf(values), np.float32(np.nan), values) if np.isinf(values).any() else values
-
-
-def _some(rows: Rows) -> Rows:
-    return rows[:: max(1, -(-len(rows) // _MOST_ROWS))]
 
 
 def _thin(rows: Rows, most: int) -> Rows:

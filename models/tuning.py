@@ -56,7 +56,7 @@ SPACE = (
     Knob("lightgbm.least", 2, 12),
     Knob("lightgbm.share", 0.005, 0.1, whole=False, log=True),
     Knob("pu.rounds", 1, 4),
-    Knob("blend.agreement", 0.0, 1.0, whole=False),
+    Knob("blend.support", 0.0, 0.6, whole=False),
 )
 
 

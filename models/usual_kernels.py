@@ -14,23 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.compiling import compiled
+from models.tail_kernels import MOST, PRIOR_ROWS, PRIOR_SHAPE, surprise, tail
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-KNOTS = 12
-_LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
 _TRUST = 200.0  # rows of a node after which its own past weighs as much as the fleet's
 _OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
 _RARE = 0.5  # a column whose commonest value holds at least this share of the rows moves rarely
 _EVENTS = 5.0  # moves of a rare column after which a node's own size of them weighs as much as the fleet's
 _PRIOR_WINDOWS = 10.0  # of the fleet's rate of moves beside a node's own
+_CHATTER = 3.0  # a node that moves so many times as often as the middle one is no measure for the others
 _LEAST = 100  # rows of a state with fewer are judged by all states'
-_BEYOND = 20  # values above the last knot that an exponent is estimated from
-_PRIOR_SHAPE = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
-_PRIOR_ROWS = 5.0
-_MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
+_LEAST_MOVE = 0.15  # the inverse exponent of a rare column's moves, however alike they are
 
 
 @compiled
@@ -105,7 +102,8 @@ def learn(
         [c], whether a column is judged by the node's own past (else by the fleet's).
     tables
         centre, scale, rate [N + 1, S, C], knots, levels [S, C, KNOTS], shape [S, C]; a rate below 1 is that of a
-        column that seldom moves, whose tail is ``rate (1 + away) ** (-1 / shape)`` without knots.
+        column that seldom moves, whose tail is ``rate ((1 + away) / 2) ** (-1 / shape)`` without knots: ``rate`` for
+        a move of the usual size or less.
     first
         Number of the first column in the tables.
     """
@@ -180,23 +178,24 @@ def _learn_rare(
 ) -> None:
     """A column that seldom moves: how far when it does, and how often on each node and in each state.
 
-    What a node is drawn towards is the middle one of the nodes: one that chatters is no measure for the others.
+    What a node is drawn towards is the middle one of the nodes, and what peers are measured with: one that chatters
+    is no measure for the others.
     """
     centre, scale, rate = tables[0], tables[1], tables[2]
     nodes = centre.shape[0] - 1
-    shares, sizes = np.empty(nodes), np.empty(nodes)
+    shares, sizes, often = np.empty(nodes), np.empty(nodes), np.empty(nodes)
     met, moved = 0, 0
     for node in range(nodes):
         known, hits, mean = _moves(column, edges[node], edges[node + 1], middle)
         if known:
-            shares[met] = _share(hits, known)
+            shares[met], often[met] = _share(hits, known), hits
             met += 1
         if hits:
             sizes[moved] = mean
             moved += 1
     known, hits, mean = _moves(column, 0, len(column), middle)
     usual = _share(hits, known)
-    share = min(usual, _median(shares, met)) if own else usual
+    share = min(usual, _median(shares, met))
     size = _median(sizes, moved) if moved else log(max(abs(middle) * 0.1, 1.0))
     centre[:, :, at], scale[:, :, at], rate[:, :, at] = middle, exp(size), share
     for node in range(nodes if own else 0):
@@ -204,7 +203,7 @@ def _learn_rare(
         weight = hits / (hits + _EVENTS)
         scale[node, :, at] = exp(max(size + weight * (mean - size), size + log(0.2)))
         rate[node, :, at] = (hits / _OVERLAP + _PRIOR_WINDOWS * share) / (known / _OVERLAP + _PRIOR_WINDOWS)
-    _learn_states(column, edges, state, middle, usual, tables, at)
+    _learn_states(column, edges, state, middle, usual, _CHATTER * _median(often, met) + _OVERLAP, tables, at)
 
 
 @compiled
@@ -214,28 +213,37 @@ def _learn_states(
     state: Codes,
     middle: float,
     usual: float,
+    most: float,
     tables: tuple[Any, Any, Any, Any, Any, Any],
     at: int,
 ) -> None:
-    """How much oftener a rare column moves in a state, and how heavy the tail of its moves is (Hill 1975)."""
+    """How much oftener a rare column moves in a state, and how heavy the tail of its moves is (Hill 1975).
+
+    A node with more than ``most`` moves chatters and is left out of the tail.
+    """
     scale, rate, shape = tables[1], tables[2], tables[5]
     nodes, states = scale.shape[0] - 1, scale.shape[1]
     known, hits = np.zeros(states), np.zeros(states)
     grown, count = 0.0, 0.0
     for node in range(nodes):
+        beyond, moves = 0.0, 0.0
         for row in range(edges[node], edges[node + 1]):
             if np.isnan(column[row]):
                 continue
             known[state[row]] += 1
             if column[row] != middle:
                 hits[state[row]] += 1
-                grown += log(1 + abs(column[row] - middle) / scale[node, state[row], at])
-                count += 1
+                beyond += max(log((1 + abs(column[row] - middle) / scale[node, state[row], at]) / 2), 0.0)
+                moves += 1
+        if moves <= most:
+            grown += beyond
+            count += moves
     for which in range(states):
         often = (hits[which] / _OVERLAP + _PRIOR_WINDOWS * usual) / (known[which] / _OVERLAP + _PRIOR_WINDOWS)
         for node in range(nodes + 1):
             rate[node, which, at] = min(rate[node, which, at] * often / usual, 0.9)
-    shape[:, at] = (grown / _OVERLAP + _PRIOR_SHAPE * _PRIOR_ROWS) / (count / _OVERLAP + _PRIOR_ROWS)
+    found = (grown / _OVERLAP + PRIOR_SHAPE * PRIOR_ROWS) / (count / _OVERLAP + PRIOR_ROWS)
+    shape[:, at] = max(found, _LEAST_MOVE)
 
 
 @compiled
@@ -271,76 +279,13 @@ def _learn_tails(
 
 
 @compiled
-def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> float:
-    """Fill knots and levels [KNOTS] of the survival function of ascending values; gives the shape beyond.
-
-    See `models.tails`.
-    """
-    count = len(found)
-    knots[:], levels[:] = 0.0, 0.0
-    if count == 0:
-        return _PRIOR_SHAPE
-    kept = np.empty(KNOTS)
-    kept[0] = found[0]
-    held = 1
-    least = min(float(_BEYOND), count / 2)
-    for level in _LEVELS:
-        if count * level < least:
-            continue
-        place = min(max(int(np.ceil(count * (1 - level))), 0), count - 1)
-        if found[place] > kept[held - 1]:
-            kept[held] = found[place]
-            held += 1
-    effective = count / overlap
-    last = kept[held - 1]
-    above = count - np.searchsorted(found, last, side="right")
-    grown = 0.0
-    for at in range(count - above, count):
-        grown += log((1 + found[at]) / (1 + last))
-    shape = (grown / overlap + _PRIOR_SHAPE * _PRIOR_ROWS) / (above / overlap + _PRIOR_ROWS)
-    pad = KNOTS - held
-    step = 0.0
-    # The share at or above each knot: ties count wholly, so the most common value is never odd
-    if above * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
-        step = 1e-6 * (1 + abs(last))
-        pad -= 1
-    for at in range(pad):
-        knots[at], levels[at] = kept[0] - 1.0, 0.0
-    for at in range(held):
-        share = (count - np.searchsorted(found, kept[at], side="left")) / count
-        knots[pad + at], levels[pad + at] = kept[at], -log10(max(share, 1 / (effective + 1)))
-    if step > 0:
-        rarer = (above / overlap + 1) / (effective + 1)
-        knots[KNOTS - 1] = last + step
-        levels[KNOTS - 1] = max(-log10(rarer), levels[KNOTS - 2])
-    return float(max(shape, 0.02))
-
-
-@compiled
-def surprise(value: float, knots: Doubles, levels: Doubles, shape: float) -> float:
-    """-log10 of the share of quiet rows at least as odd; NaN is no surprise at all (0)."""
-    if np.isnan(value):
-        return 0.0
-    last = KNOTS - 1
-    if value >= knots[last]:
-        return float(min(levels[last] + log10((1 + min(value, 1e38)) / (1 + knots[last])) / shape, _MOST))
-    if value <= knots[0]:
-        return float(levels[0])
-    at = last - 1
-    while knots[at] > value:
-        at -= 1
-    share = (value - knots[at]) / (knots[at + 1] - knots[at])
-    return float(levels[at] + share * (levels[at + 1] - levels[at]))
-
-
-@compiled
 def _told(value: float, by: int, now: int, at: int, tables: tuple[Any, Any, Any, Any, Any, Any]) -> float:
     """Surprise of one value of a column, judged as row ``by`` of the tables in a state."""
     centre, scale, rate, knots, levels, shape = tables
     away = abs(value - centre[by, now, at]) / scale[by, now, at]
     often = rate[by, now, at]
     if often < 1:
-        return 0.0 if away == 0 else min(log10(1 + away) / shape[now, at] - log10(often), _MOST)
+        return 0.0 if away == 0 else min(log10(max((1 + away) / 2, 1.0)) / shape[now, at] - log10(often), MOST)
     return surprise(away, knots[now, at], levels[now, at], shape[now, at])
 
 

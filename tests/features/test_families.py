@@ -1,6 +1,6 @@
 import pytest
 
-from features.families import FAMILIES, PATTERNS, family
+from features.families import FAMILIES, PATTERNS, family, role
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,24 @@ def test_a_metrics_name_tells_its_family(metric: str, expected: str) -> None:
 
 def test_every_family_but_other_has_a_pattern() -> None:
     assert {name for name, _ in PATTERNS} == set(FAMILIES) - {"other"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "wanted"),
+    [
+        ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "fault"),
+        ("node_nfs_rpc_retransmissions_total", "fault"),
+        ("logs.burst_max", "fault"),
+        ("DCGM_FI_DEV_MEMORY_TEMP", "condition"),
+        ("node_mountstats_nfs_operations_queue_time_seconds_total", "condition"),
+        ("metric_17", "condition"),
+        ("node_vmstat_pgmajfault", "work"),
+        ("node_interrupts_total", "work"),
+        ("node_disk_discards_completed_total", "work"),
+        ("DCGM_FI_PROF_SM_ACTIVE", "work"),
+        ("logs.lines", "work"),
+        ("scrape_duration_seconds", "presence"),
+    ],
+)
+def test_a_metrics_role_is_read_from_its_name(metric: str, wanted: str) -> None:
+    assert role(metric) == wanted

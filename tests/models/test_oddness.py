@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from models.layout import CHANGING, IDLE, STEADY, read, states_of
+from models.oddness import Columns
 from models.summaries import criticism, summary_columns
 from models.telling import Teller
 from tests.models.planted import failures_at, matrix_of, windows_of
@@ -68,12 +69,30 @@ def test_a_node_that_was_never_seen_is_judged_by_the_fleet() -> None:
     assert (FITTED.signs(rows).metrics["metric_0"] > 1).mean() < 0.25
 
 
-def test_a_metric_that_stays_odd_lasts_and_flicker_does_not() -> None:
+def test_a_metric_that_stays_odd_lasts_and_a_lone_window_does_not() -> None:
     steady = changed(**{"metric_1__mean": 40, "metric_1.peer__mean": 40})
-    flicker = steady.copy()
-    flicker.iloc[-12::2] = QUIET.loc[["node01"]].iloc[388:400:2].to_numpy()
-    assert FITTED.signs(steady).lasting["metric_1"].iloc[-1] > 2.5
-    assert FITTED.signs(flicker).lasting["metric_1"].iloc[-6:].max() < 2.2
+    lone = steady.copy()
+    lone.iloc[-12:-1] = QUIET.loc[["node01"]].iloc[388:399].to_numpy()
+    lasts = FITTED.signs(steady).lasting["metric_1"].iloc[-1]
+    assert lasts > 2.5
+    assert FITTED.signs(lone).lasting["metric_1"].iloc[-1] < 0.4 * lasts
+
+
+def test_one_nodes_chatter_hides_no_other_nodes_errors() -> None:
+    node = np.repeat(np.array([f"node{number:02d}" for number in range(6)], dtype=object), 600)
+    chance = np.random.default_rng(0)
+    errors = np.where(chance.random(3600) < 0.01, 1.0, 0.0)
+    errors[:600] = np.where(chance.random(600) < 0.4, chance.integers(1, 30, 600), 0)  # node00 chatters
+    values = np.column_stack([errors, np.log1p(errors)]).astype(np.float32)
+    layout = read(["link_errors__sum_values", "link_errors.peer__sum_values"])
+    state = np.full(3600, STEADY)
+    fitted = Columns.fit(values, node, state, layout)
+    asked = np.array([[1.0, 1.0], [20.0, np.log1p(20.0)]], dtype=np.float32)
+    calm = np.array(["node03", "node03"], dtype=object)
+    noisy = np.array(["node00", "node00"], dtype=object)
+    assert fitted.metrics(asked, calm, state[:2], layout)[0][1, 0] > 6
+    assert fitted.metrics(asked, calm, state[:2], layout)[0][0, 0] < 2.5
+    assert fitted.metrics(asked, noisy, state[:2], layout)[0][1, 0] < 3
 
 
 def test_many_metrics_that_are_a_little_odd_are_noticed_together() -> None:

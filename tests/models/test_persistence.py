@@ -2,8 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from models.persistence import persist, run_length
+from models.persistence import hourly, lasting, persist, run_length
 from models.scorers import Place, place
 
 
@@ -45,3 +46,28 @@ def test_run_length_counts_marked_windows_of_a_node_in_a_row() -> None:
     marked = np.array([1, 1, 0, 1, 1, 1], dtype=bool)
     assert run_length(marked, windows(*"aaaabb")).tolist() == [1, 2, 0, 1, 1, 2]
     assert run_length(np.ones(9, dtype=bool), windows(*"a" * 9), most=6)[-1] == 6
+
+
+def test_what_lasts_nine_windows_counts_fully_and_a_lone_window_for_two_ninths() -> None:
+    steady = lasting(np.full((9, 1), 3.0), windows(*"a" * 9))
+    lone = lasting(np.array([[0.0]] * 8 + [[9.0]]), windows(*"a" * 9))
+    assert steady[-1, 0] == pytest.approx(3)
+    assert lone[-1, 0] == pytest.approx(2)
+
+
+def test_what_lasts_looks_back_by_time_and_never_to_another_node() -> None:
+    values = np.array([[9.0], [9.0], [0.0], [0.0]])
+    assert lasting(values, windows(*"aabb"))[2:].tolist() == [[0], [0]]
+    behind_a_hole = lasting(values, windows(*"aaaa", minutes=[0, 1, 30, 31]))
+    assert behind_a_hole[2:].tolist() == [[0], [0]]
+
+
+def test_the_last_row_is_the_same_with_more_history_before_it() -> None:
+    values = np.random.default_rng(0).random((40, 2)).astype(np.float32)
+    whole = lasting(values, windows(*"a" * 40))
+    assert lasting(values[-9:], windows(*"a" * 9))[-1].tobytes() == whole[-1].tobytes()
+
+
+def test_an_hour_of_a_node_counts_once_by_its_largest() -> None:
+    found = hourly(np.arange(26.0)[:, None], windows(*"a" * 13, *"b" * 13))
+    assert found[:, 0].tolist() == [11, 12, 13 + 10, 13 + 12]
