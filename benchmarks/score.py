@@ -1,17 +1,20 @@
 """One live window from a real Prometheus: foreshock's time beside the server's own time to answer.
 
-    python -m benchmarks.score [--nodes 63] [--gpus 8] [--metrics 751] [--folder DIR]
+    python -m benchmarks.score [--nodes 63] [--simulated 4] [--gpus 8] [--metrics 751] [--folder DIR] [--bundle DIR]
 
-Simulates a few hours of a cluster at full width, freezes the statistic on it (any champion reads the same rows), puts
-the samples into a Prometheus, and scores one window. The server's time is that of the very same requests with their
-bodies thrown away. With --folder what was made is kept and used again.
+Simulates two hours of a few nodes at full width, copies them under other nodes' names into a Prometheus (an hour: what
+a window depends on), and scores one window by the command itself, its second run as in the field: the first reads the
+week before. The server's time is that of the very same requests with their bodies thrown away. The models are
+the statistic, fitted on the nodes that were simulated, or those of a bundle that was trained on the same metrics.
+With --folder what was made is kept and used again.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import resource
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,51 +22,49 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import numpy as np
 import orjson
-import pandas as pd
 
-from features import matrix
 from features.settings import to_nanoseconds
-from features.tables import to_ns
-from features.windows import latest_end
+from features.tables import to_time
+from features.windows import latest_end, reach
 from models import bundle
 from models.lineup import Lineup
-from pipelines import experiment, featurise, sources
+from pipelines import experiment, featurise
+from pipelines.asking import CONTEXT, selectors
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
 from pipelines.ingest import ingest
-from pipelines.readers import prometheus_api
-from pipelines.readers.tally import Tally
-from pipelines.score import judge, load, score
+from pipelines.score import load
 from pipelines.simulate import simulate
-from pipelines.sources import Source
 from pipelines.store import Store
-from pipelines.verdicts import CONTEXT
 
-_HOURS = 3
+_HOURS = 2
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser()
-    for name, number in (("nodes", 63), ("gpus", 8), ("metrics", 751)):
+    for name, number in (("nodes", 63), ("simulated", 4), ("gpus", 8), ("metrics", 751)):
         options.add_argument(f"--{name}", type=int, default=number)
     options.add_argument("--folder", type=Path)
+    options.add_argument("--bundle", type=Path)
     said = options.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = said.folder or Path(scratch)
         if not (folder / "data").exists():
-            prepare(folder, said.nodes, said.gpus, said.metrics)
-        measure(folder)
+            prepare(folder, said.nodes, said.simulated, said.gpus, said.metrics)
+        measure(folder, said.bundle or folder / "bundle")
 
 
-def prepare(folder: Path, nodes: int, gpus: int, metrics: int) -> None:
+def prepare(folder: Path, nodes: int, simulated: int, gpus: int, metrics: int) -> None:
     """An export, a store, a bundle, and Prometheus' blocks."""
-    simulate(folder / "export", nodes=nodes, gpus=gpus, days=_HOURS / 24, failures=0, metrics=metrics, seed=1)
+    simulate(folder / "export", nodes=simulated, gpus=gpus, days=_HOURS / 24, failures=0, metrics=metrics, seed=1)
     config = Config()
     ingest(folder / "store", config=config, metrics=[folder / "export" / "metrics"])
     store = Store.open(folder / "store")
@@ -76,22 +77,24 @@ def prepare(folder: Path, nodes: int, gpus: int, metrics: int) -> None:
         tuple(store.nodes()), (), experiment.metric_names(store), store.step_ns, (0.0, 0.5, 1.0),
     )  # fmt: skip
     bundle.write(folder / "bundle", *frozen.contents({}))
-    openmetrics(folder / "export" / "metrics", folder / "history.txt", end - 2 * 3_600_000_000_000)
-    command = [
-        shutil.which("promtool") or "promtool",
-        "tsdb",
-        "create-blocks-from",
-        "openmetrics",
-        "history.txt",
-        "data",
-    ]
-    subprocess.run(command, cwd=folder, check=True)  # noqa: S603  # a program by its path
+    openmetrics(folder / "export" / "metrics", folder / "history.txt", span_of(folder), store.nodes(), nodes)
+    program = shutil.which("promtool") or "promtool"
+    command = [program, "tsdb", "create-blocks-from", "openmetrics", "history.txt", "data"]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  # a program by its path
+    (folder / "history.txt").unlink()
     (folder / "prometheus.yml").write_text("scrape_configs: []\n")
 
 
-def openmetrics(metrics: Path, target: Path, from_ns: int) -> None:
-    """VictoriaMetrics' export lines as promtool reads them, a metric's series together."""
-    families: defaultdict[str, list[bytes]] = defaultdict(list)
+def span_of(folder: Path) -> tuple[int, int]:
+    """What the newest window and its context depend on [ns]."""
+    settings = Config().features
+    end = latest_end(Store.open(folder / "store").span()[1], settings.window)
+    return end - CONTEXT * to_nanoseconds(settings.window.stride) - reach(settings), end
+
+
+def openmetrics(metrics: Path, target: Path, span: tuple[int, int], names: list[str], nodes: int) -> None:
+    """VictoriaMetrics' export lines as promtool reads them, a metric's series together, those of a node for many."""
+    families: defaultdict[str, list[tuple[str, list[str]]]] = defaultdict(list)
     for path in sorted(metrics.iterdir()):
         with gzip.open(path) as lines:
             for line in lines:
@@ -99,20 +102,25 @@ def openmetrics(metrics: Path, target: Path, from_ns: int) -> None:
                 labels = dict(entry["metric"])
                 name = labels.pop("__name__")
                 said = ",".join(f'{key}="{value}"' for key, value in labels.items())
+                pairs = zip(entry["timestamps"], entry["values"], strict=True)
                 rows = [
-                    f"{name}{{{said}}} {value} {stamp / 1000}\n"
-                    for stamp, value in zip(entry["timestamps"], entry["values"], strict=True)
-                    if value is not None and stamp * 1_000_000 >= from_ns
+                    f" {value} {stamp / 1000}\n"
+                    for stamp, value in pairs
+                    if value is not None and span[0] <= stamp * 1_000_000 < span[1]
                 ]
-                families[name].append("".join(rows).encode())
-    with target.open("wb") as file:
+                families[name].append((said, rows))
+    with target.open("w") as file:
         for name in sorted(families):
-            file.write(f"# TYPE {name} unknown\n".encode())
-            file.writelines(families[name])
-        file.write(b"# EOF\n")
+            file.write(f"# TYPE {name} unknown\n")
+            for said, rows in families[name]:
+                own = next(at for at, node in enumerate(names) if node in said)
+                for number in range(own, nodes, len(names)):
+                    other = re.sub(r'UUID="GPU-..', f'UUID="GPU-{number:02x}', said.replace(names[own], f"n{number}"))
+                    file.writelines(f"{name}{{{other}}}{row}" for row in rows)
+        file.write("# EOF\n")
 
 
-def measure(folder: Path) -> None:
+def measure(folder: Path, models: Path) -> None:
     """Start the server, ask it the job's questions bare, and run the job."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -125,81 +133,78 @@ def measure(folder: Path) -> None:
     try:
         while not _ready(url):
             time.sleep(0.1)
-        _report(folder, url)
+        _report(folder, models, url, server.pid)
     finally:
         server.terminate()
         server.wait(30)
 
 
 def _ready(url: str) -> bool:
-    try:
+    with suppress(httpx.HTTPError):
         return httpx.get(f"{url}/-/ready").is_success
-    except httpx.HTTPError:
-        return False
+    return False
 
 
-def _report(folder: Path, url: str) -> None:
-    config = Config()
-    frozen, _ = load("", folder / "bundle", "")
-    end = latest_end(Store.open(folder / "store").span()[1], config.features.window)
-    stride = to_nanoseconds(config.features.window.stride)
-    ends = [end - stride * back for back in range(CONTEXT, -1, -1)]
-    span = min(ends) - matrix.reach(frozen.features), end
-    _bare(url, frozen, span)  # the server's own caches warm
-    asked, size = _bare(url, frozen, span)
-    began, cpu = time.monotonic(), time.process_time()
-    moment = sources.take(Source(prometheus=url), frozen, config, ends, _seen(frozen, url, span[0]))
-    taken = time.monotonic() - began
-    judge(moment, frozen, config, ends, end)
-    judged = time.monotonic() - began - taken
-    series = sum(len(panel.series) for panel in moment.panels.values())
-    samples = sum(int((~np.isnan(panel.values)).sum()) for panel in moment.panels.values())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{len(moment.panels)} nodes, {series:,} series, {samples:,} samples, {size / 2**20:.0f} MiB of answers")
-    print(f"the server alone {asked:.1f} s; pull, parse and grid {taken:.1f} s with it; rows and scores {judged:.1f} s")
-    print(f"own time {taken + judged - asked:.1f} s, {time.process_time() - cpu:.1f} s of CPU; peak {peak:.2f} GiB")
+def _report(folder: Path, models: Path, url: str, pid: int) -> None:
+    span = span_of(folder)
+    metrics = load("", models, "")[0].metrics
+    _bare(url, metrics, span, pid)  # the server's own caches warm
     with tempfile.TemporaryDirectory() as out:
-        began = time.monotonic()
-        at = pd.Timestamp(to_ns(pd.Timestamp(end, tz="UTC")), tz="UTC")
-        score(Source(prometheus=url), config, out=Path(out), at=at, bundle_dir=folder / "bundle")
-        print(f"a first run, the week before read as well: {time.monotonic() - began:.1f} s")
-    print(f"start-up, from the command to its first request: {_start_up(folder):.2f} s")
+        stride = to_nanoseconds(Config().features.window.stride)
+        first = _run(url, models, Path(out), span[1] - stride)
+        before = _bare(url, metrics, span, pid)
+        wall, cpu, peak = _run(url, models, Path(out), span[1])
+        after = _bare(url, metrics, span, pid)
+        last = max((Path(out) / "scores").iterdir())
+        print(f"{len(last.read_bytes().splitlines())} nodes scored, {before[2] / 2**20:.0f} MiB of answers")
+    print(f"machine: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"server alone: {before[0]:.1f} and {after[0]:.1f} s, of CPU {before[1]:.1f} and {after[1]:.1f} s")
+    print(f"the whole command: {wall:.1f} s with the server's time in it, {cpu:.1f} s of CPU, peak {peak:.2f} GiB")
+    print(f"the command's CPU over the server's: {2 * cpu / (before[1] + after[1]):.2f}")
+    print(f"a first run, the week before read as well: {first[0]:.1f} s, {first[1]:.1f} s of CPU")
+    starts = [_start_up(folder, models) for _ in range(5)]
+    print(f"start-up, from the command to its first request: {min(starts):.2f} to {max(starts):.2f} s")
 
 
-def _seen(frozen: Frozen, url: str, upto: int) -> sources.Watch:
-    """A watch as a job that runs every five minutes has it."""
-    since = upto - sources.SPAN_NS
-    return sources.Watch(sources.watch_key(Source(prometheus=url), frozen), frozen.step_ns, since, upto, frozen.gpus)
+def _run(url: str, models: Path, out: Path, end: int) -> tuple[float, float, float]:
+    """Seconds, seconds of CPU (children's too) and peak GiB of the command."""
+    command = [sys.executable, "-m", "pipelines.cli", "score", "--prometheus", url, "--bundle", str(models)]
+    command += ["--out", str(out), "--at", to_time(end).isoformat(), "--textfile", str(out / "f.prom"), "--quiet"]
+    began = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  # our own command
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"the command ended with {child.returncode}")
+    return time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
-def _bare(url: str, frozen: Frozen, span: tuple[int, int]) -> tuple[float, int]:
-    """Seconds and bytes of the job's requests, their answers not looked at."""
-    total, spent, real = 0, 0.0, httpx.Client.post
-
-    def post(client: httpx.Client, path: str, **how: object) -> httpx.Response:
-        nonlocal total, spent
-        began = time.monotonic()
-        answer = real(client, path, **how)  # type: ignore[arg-type]  # as it was called
-        spent += time.monotonic() - began
-        total += len(answer.content)
-        return httpx.Response(200, json={"status": "success", "data": {"resultType": "matrix", "result": []}})
-
-    httpx.Client.post = post  # type: ignore[method-assign,assignment]  # put back below
-    try:
-        list(prometheus_api.fetch(prometheus_api.Server(url), *span, sources.selectors(frozen.metrics), Tally()))
-    finally:
-        httpx.Client.post = real  # type: ignore[method-assign]  # as it was
-    return spent, total
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _start_up(folder: Path) -> float:
+def _bare(url: str, metrics: tuple[str, ...], span: tuple[int, int], pid: int) -> tuple[float, float, int]:
+    """Seconds, the server's seconds of CPU, and bytes of the job's requests, their answers not looked at."""
+    began, cpu, total = time.monotonic(), _cpu(pid), 0
+    low, high = span[0] // 1_000_000, span[1] // 1_000_000
+    with httpx.Client(base_url=url, timeout=300) as client:
+        for selector in selectors(metrics):
+            query = {"query": f"{selector}[{high - low + 1}ms]", "time": f"{high / 1000:.3f}"}
+            with client.stream("POST", "/api/v1/query", data=query) as answer:
+                total += sum(map(len, answer.iter_bytes()))
+    return time.monotonic() - began, _cpu(pid) - cpu, total
+
+
+def _start_up(folder: Path, models: Path) -> float:
     """Seconds from the command to the first connection."""
     with socket.socket() as ear:
         ear.bind(("127.0.0.1", 0))
         ear.listen()
         url = f"http://127.0.0.1:{ear.getsockname()[1]}"
         command = [sys.executable, "-m", "pipelines.cli", "score", "--prometheus", url, "--quiet"]
-        command += ["--bundle", str(folder / "bundle"), "--out", str(folder / "out")]
+        command += ["--bundle", str(models), "--out", str(folder / "out")]
         began = time.monotonic()
         child = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603  # our own command
         ear.accept()
