@@ -112,10 +112,7 @@ def featurise(
 
 
 def fill(piece: NodeDay) -> tuple[Counter[str], Counter[str]]:
-    """Compute and store the rows of one node-day.
-
-    Counts of `features.panel.clean`, and metrics of very many label sets with their number.
-    """
+    """Store the rows of one node-day; counts of `features.panel.clean`, and metrics of very many label sets."""
     store = Store.open(Path(piece.store))
     settings = FeatureSettings.model_validate_json(piece.settings)
     ends = _day_ends(piece.day, settings)
@@ -128,7 +125,7 @@ def fill(piece: NodeDay) -> tuple[Counter[str], Counter[str]]:
         # rows of other data or settings: nobody asks for them again, and they would fill the disk
         if other != target and other.name.split("-")[3] == target.name.split("-")[3]:
             other.unlink(missing_ok=True)
-    sets = Counter(series.metric.partition("{")[0] for series in raw.series if not series.gpu)
+    sets = Counter(one.metric.partition("{")[0] for one in raw.series if not one.gpu)
     return tally, Counter({name: number for name, number in sets.items() if number > _MANY})
 
 
@@ -260,6 +257,7 @@ def blocks(
         if columns is not None:
             made = replace(made, X=made.X[[name for name in made.X.columns if name in columns]])
         yield made
+        del found, made  # before the next day's
 
 
 def all_windows(store: Store, config: Config, start_ns: int | None = None, end_ns: int | None = None) -> pd.DataFrame:
@@ -336,6 +334,7 @@ def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any)
         places.append(number.get_indexer(pd.Index(part.windows["window"])).astype(np.int64))
         labels.append(part.labels)
         made.put(places[-1], part.X[names.kept(part.X.columns, exclude)] if exclude else part.X)
+        del part
     values, titles = made.finish()
     back = np.argsort(np.concatenate(places))
     told = pd.concat(labels, ignore_index=True).iloc[back].reset_index(drop=True)
