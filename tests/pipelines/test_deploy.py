@@ -118,6 +118,16 @@ def test_systemd_finds_the_units_sound(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
+def test_kustomize_makes_the_job_its_settings_and_its_volume() -> None:
+    made = tool("kubectl", "kustomize", DEPLOY / "kubernetes")
+    kinds = re.findall(r"^kind: (\w+)$", made, re.MULTILINE)
+    assert sorted(kinds) == ["ConfigMap", "CronJob", "PersistentVolumeClaim"]
+    assert "image: foreshock:0.1.0" in made
+    (config,) = re.findall(r"name: (foreshock-\w{10})\n  namespace", made)
+    assert made.count(config) == 2  # the job mounts the settings that were made
+
+
+@pytest.mark.server
 def test_the_timer_asks_for_the_minute_after_each_window() -> None:
     said = tool("systemd-analyze", "calendar", "--iterations=2", "--base-time=2026-01-01 00:00:00 UTC", "*:0/5:30")
     assert "00:00:30 UTC" in said
