@@ -2,8 +2,8 @@
 
     python -m benchmarks.score [--nodes 63] [--simulated 4] [--gpus 8] [--metrics 751] [--folder DIR] [--bundle DIR]
 
-Simulates two hours of a few nodes at full width, copies them under other nodes' names into a Prometheus (an hour: what
-a window depends on), and scores one window by the command itself, its second run as in the field: the first reads the
+Simulates two hours of a few nodes at full width, copies them under other nodes' names into a Prometheus (what a
+window depends on), and scores one window by the command itself, its second run as in the field: the first reads the
 week before. The server's time is that of the very same requests with their bodies thrown away. The models are
 the statistic, fitted on the nodes that were simulated, or those of a bundle that was trained on the same metrics.
 With --folder what was made is kept and used again.
@@ -39,11 +39,13 @@ from pipelines.asking import CONTEXT, selectors
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
 from pipelines.ingest import ingest
+from pipelines.readers.prometheus_api import Server
 from pipelines.score import load
 from pipelines.simulate import simulate
 from pipelines.store import Store
 
 _HOURS = 2
+_CHUNK_MS = Server.chunk_seconds * 1000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -191,9 +193,11 @@ def _bare(url: str, metrics: tuple[str, ...], span: tuple[int, int], pid: int) -
     low, high = span[0] // 1_000_000, span[1] // 1_000_000
     with httpx.Client(base_url=url, timeout=300) as client:
         for selector in selectors(metrics):
-            query = {"query": f"{selector}[{high - low + 1}ms]", "time": f"{high / 1000:.3f}"}
-            with client.stream("POST", "/api/v1/query", data=query) as answer:
-                total += sum(map(len, answer.iter_bytes()))
+            for start in range(low, high, _CHUNK_MS):
+                stop = min(high, start + _CHUNK_MS)
+                query = {"query": f"{selector}[{stop - start + 1}ms]", "time": f"{stop / 1000:.3f}"}
+                with client.stream("POST", "/api/v1/query", data=query) as answer:
+                    total += sum(map(len, answer.iter_bytes()))
     return time.monotonic() - began, _cpu(pid) - cpu, total
 
 

@@ -17,7 +17,7 @@ from pipelines.frozen import Terms
 from pipelines.readers import prometheus_api
 from pipelines.readers.tally import Tally
 
-CONTEXT = 7  # windows before the judged one that its score depends on; a test holds it to the models' look-back
+CONTEXT = 10  # windows before the judged one that its score depends on; a test holds it to the models' look-back
 _NAMES = 60  # metric names of one selector: servers limit the length of a query
 
 

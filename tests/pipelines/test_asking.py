@@ -41,7 +41,8 @@ def test_the_context_is_what_the_models_look_back_to() -> None:
 
 
 def test_windows_are_asked_for_with_their_context() -> None:
-    assert asking.with_context([100, 110], 10) == [30, 40, 50, 60, 70, 80, 90, 100, 110]
+    before = [200 - 10 * back for back in range(asking.CONTEXT, 0, -1)]
+    assert asking.with_context([200, 210], 10) == [*before, 200, 210]
 
 
 @pytest.mark.parametrize("count", [1, 60, 61])
