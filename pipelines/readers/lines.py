@@ -22,7 +22,7 @@ BLOCK_BYTES = 4 << 20
 BATCH_LINES = 50_000
 _PIECE_BYTES = 1 << 18
 _NEWLINE = 10
-PLAIN_BYTES = 1 << 22  # so many are read without compiled code, which takes most of a second to load
+PLAIN_BYTES = 3 << 20  # a file of fewer is read without compiled code, which takes most of a second to load
 _TORN = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError)
 
 
@@ -136,7 +136,7 @@ def rows_of(pieces: Iterable[bytes], scan: Scan, told: Told, tally: Tally) -> It
     for block in pieces:
         data = np.frombuffer(block, dtype=np.uint8)
         ends = np.append(np.flatnonzero(data == _NEWLINE), len(data))
-        found = scan(data, ends) if passed >= PLAIN_BYTES else None
+        found = scan(data, ends) if passed + len(block) >= PLAIN_BYTES else None
         passed += len(block)
         if found is None:
             kept = lines_of(block, tally)
