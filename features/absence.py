@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from features.tables import EVENTS, Panel, conform, to_time
 
-# A GPU gone for ten minutes while its siblings are scraped is no lost scrape; nearer to the end of the data nobody
-# can tell yet
-LEAST_NS = 600_000_000_000
+# A GPU gone for five minutes while its siblings are scraped is no lost scrape; nearer to the end of the data nobody
+# can tell yet. A job that looks every five minutes so knows within ten, which still counts as "at".
+LEAST_NS = 300_000_000_000
+_OTHERS = 0.9  # of those five minutes its siblings are there
 LEAD_NS = 120_000_000_000  # exporters on their way down lose their GPUs one after another within seconds
 MOST_LOSSES = 3  # a GPU that comes and goes more often is exported only while it is allocated
 VANISHED = "the GPU's series ended while its siblings were still exported"
@@ -133,13 +134,13 @@ def _losses(
 def _sure(times: NDArray[np.int64], others: NDArray[np.bool_], alone: NDArray[np.int64], right: int) -> int:
     """The first cell from which the GPU was missed for `LEAST_NS`, -1 when there is none.
 
-    Of the minutes from there on, half must show its siblings: an exporter that dies drags them all out, so what
+    The minutes from there on must show its siblings: an exporter that dies drags them all out, so what
     counts then is whether the GPU comes back with them.
     """
     begins = alone[np.flatnonzero(np.diff(alone, prepend=-2) > 1)]
     for begin in begins.tolist():
         after = int(np.searchsorted(times, times[begin] + LEAST_NS))
-        if _span(times, begin, right) >= LEAST_NS and others[begin:after].mean() >= 0.5:
+        if _span(times, begin, right) >= LEAST_NS and others[begin:after].mean() >= _OTHERS:
             return int(begin)
     return -1
 

@@ -1,6 +1,6 @@
 """What a live job would have known of a store's failures at each window's end, over all of its history.
 
-A line and a code are known once they are there. That a GPU is lost is sure ten minutes on, though history tells it
+A line and a code are known once they are there. That a GPU is lost is sure five minutes on, though history tells it
 from its first missing cell: training that took it from there would catch failures "at" that no job can.
 """
 

@@ -1,6 +1,6 @@
 """What was known of the nodes by a window's end, and no later: XIDs told, codes on gauges, GPUs that were lost.
 
-History is told with hindsight: that a GPU is lost is sure ten minutes on, and one that comes back may unsay it. A
+History is told with hindsight: that a GPU is lost is sure five minutes on, and one that comes back may unsay it. A
 score must not know that, so the job and `pipelines.backtest` ask here, end by end. The job keeps what it has seen
 of the last week in its own state; only its first run (or one after a long pause) reads the week from the source.
 """
@@ -263,7 +263,7 @@ def _may_change(sight: Sight, before: int, stop: int, step_ns: int) -> bool:
         return False
     back = max(0, before - _SETTLED_NS // step_ns)
     recent = sight.seen[:, back:stop]
-    # all there in every stretch of ten minutes: nothing was lost and nothing came back
+    # all there in every stretch of five minutes: nothing was lost and nothing came back
     return bool((_longest_gap(recent) * step_ns >= absence.LEAST_NS // 2).any())
 
 

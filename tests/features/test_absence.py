@@ -57,7 +57,7 @@ def test_a_gpu_that_goes_minutes_before_its_node_and_comes_back_is_no_loss() -> 
 
 
 def test_the_end_of_the_data_is_no_loss() -> None:
-    assert lost("*.....", "*xxxxx") == []
+    assert lost("*....", "*xxxx") == []
 
 
 def test_several_that_leave_and_return_together_are_a_change_of_coverage() -> None:

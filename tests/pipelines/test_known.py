@@ -56,10 +56,10 @@ def test_training_is_told_what_the_backtest_is_told(store: Store, windows: pd.Da
     np.testing.assert_array_equal(told, past.began(windows, STRIDE))
 
 
-def test_a_vanished_gpu_is_known_ten_minutes_after_it_went(windows: pd.DataFrame, told: np.ndarray) -> None:
+def test_a_vanished_gpu_is_known_five_minutes_after_it_went(windows: pd.DataFrame, told: np.ndarray) -> None:
     found = windows[told]
     said = [f"{node} {end:%H:%M}" for node, end in zip(found["node"], found["end"], strict=True)]
-    assert said == ["n1 00:25", "n3 00:40"]
+    assert said == ["n1 00:25", "n3 00:35"]
 
 
 def test_hindsight_would_have_told_it_sooner(store: Store, windows: pd.DataFrame) -> None:

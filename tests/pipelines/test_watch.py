@@ -48,10 +48,10 @@ def of(events: pd.DataFrame, node: str, origin: str) -> int:
     return int(((events["node"] == node) & (events["origin"] == origin)).sum())
 
 
-def test_a_lost_gpu_is_known_ten_minutes_on_and_no_earlier() -> None:
+def test_a_lost_gpu_is_known_five_minutes_on_and_no_earlier() -> None:
     seen = watch()
-    assert of(seen.events(at("00:39")), "n3", "absence") == 0
-    assert of(seen.events(at("00:41")), "n3", "absence") == 1
+    assert of(seen.events(at("00:34")), "n3", "absence") == 0
+    assert of(seen.events(at("00:36")), "n3", "absence") == 1
 
 
 def test_a_line_is_known_once_it_is_written() -> None:
@@ -108,7 +108,7 @@ def test_a_failure_begins_once_for_each_node() -> None:
     windows = pd.DataFrame([(node, to_time(end)) for end in ends for node in ("n1", "n3")], columns=["node", "end"])
     began = windows[past.began(windows, STRIDE)]
     told = [f"{node} {end:%H:%M}" for node, end in zip(began["node"], began["end"], strict=True)]
-    assert told == ["n1 00:25", "n3 00:40"]
+    assert told == ["n1 00:25", "n3 00:35"]
 
 
 def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
