@@ -12,6 +12,7 @@ from features.tables import LOGS, conform, to_time
 from features.windows import make
 from models import rules
 from pipelines import failures, known, sources
+from pipelines.asking import Source
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store, frame_bytes, read_frame, replace_file
@@ -51,7 +52,7 @@ def test_training_is_told_what_the_backtest_is_told(store: Store, windows: pd.Da
         features=config.features, ingest=config.ingest, step_ns=store.step_ns, gpus=store.gpus(), heard=store.nodes()
     )
     ends = windows["end"].astype("int64").unique().tolist()
-    past = sources.take(sources.Source(store=store.path), frozen, config, ends).past
+    past = sources.take(Source(store=store.path), frozen, config, ends).past
     assert told.any()
     np.testing.assert_array_equal(told, past.began(windows, STRIDE))
 
