@@ -6,6 +6,8 @@ from its first missing cell: training that took it from there would catch failur
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from features.windows import as_ns
 from models import rules
 from pipelines.grid import DAY_NS
 from pipelines.store import Store
-from pipelines.watch import Evidence, Watch
+from pipelines.watch import Evidence, Watch, losses
 
 
 def began(store: Store, windows: pd.DataFrame, events: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
@@ -50,7 +52,7 @@ def _losses_news(store: Store, node: str, ends: NDArray[np.int64], stride_ns: in
     for day in range(days[0], days[-1] + 1):
         low, high = day * DAY_NS, (day + 1) * DAY_NS
         watch.add(Evidence({node: store.panel(node, low, high)}, {}, LOGS.empty(), low, high), [node])
-    before: tuple[int, set[str]] = (start - stride_ns, set())
+    before: tuple[int, Counter[tuple[str, str]]] = (start - stride_ns, Counter())
     for place, end in enumerate(ends.tolist()):
         if end - stride_ns != before[0]:
             before = (end - stride_ns, _lost(watch, node, end - stride_ns))
@@ -60,5 +62,5 @@ def _losses_news(store: Store, node: str, ends: NDArray[np.int64], stride_ns: in
     return out
 
 
-def _lost(watch: Watch, node: str, end_ns: int) -> set[str]:
-    return set(watch._lost(node, end_ns)["gpu"])  # noqa: SLF001  # of this floor: the job's own question
+def _lost(watch: Watch, node: str, end_ns: int) -> Counter[tuple[str, str]]:
+    return losses(watch._lost(node, end_ns))  # noqa: SLF001  # of this floor: the job's own question

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -244,17 +245,18 @@ class Hindsight:
         if hard.empty:
             return set()
         lost = (hard["origin"] == "absence").to_numpy()
-        fresh = ~lost & (as_ns(hard["time"]) >= end_ns - stride_ns)
+        nodes = set(hard["node"][~lost & (as_ns(hard["time"]) >= end_ns - stride_ns)])
         if lost.any():
             before = self.at(end_ns - stride_ns).events
-            known = set(_losses(before[(before["origin"] == "absence").to_numpy()]))
-            fresh |= lost & np.array([one not in known for one in _losses(hard)], dtype=bool)
-        return set(hard["node"][fresh])
+            nodes |= {
+                node for node, _ in losses(hard[lost]) - losses(before[(before["origin"] == "absence").to_numpy()])
+            }
+        return nodes
 
 
-def _losses(events: pd.DataFrame) -> list[tuple[str, str]]:
-    """Node and GPU: a loss whose moment is told better later is the same loss."""
-    return list(zip(events["node"], events["gpu"], strict=True))
+def losses(events: pd.DataFrame) -> Counter[tuple[str, str]]:
+    """How often each node's GPUs were lost; a loss whose moment is told better later counts once all the same."""
+    return Counter(zip(events["node"], events["gpu"], strict=True))
 
 
 def _may_change(sight: Sight, before: int, stop: int, step_ns: int) -> bool:

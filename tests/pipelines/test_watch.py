@@ -122,3 +122,17 @@ def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
 def test_a_watch_that_saw_nothing_knows_nothing() -> None:
     seen = Watch("key", STEP, START, START, GPUS.empty())
     assert seen.events(END).equals(EVENTS.empty())
+
+
+def test_a_gpu_that_is_lost_again_is_a_failure_again() -> None:
+    seen = Watch("key", STEP, START, START, GPUS.empty())
+    times = START + np.arange(480) * STEP
+    values = np.ones((2, 480))
+    values[0, 60:120] = values[0, 300:] = np.nan  # half an hour from 00:30 on, and for good from 02:30 on
+    series = (Series("DCGM_FI_DEV_GPU_TEMP", "GPU-a"), Series("DCGM_FI_DEV_GPU_TEMP", "GPU-b"))
+    end = int(times[-1]) + STEP
+    seen.add(Evidence({"n1": Panel("n1", times, series, values)}, {}, LOGS.empty(), START, end), ["n1"])
+    ends = pd.DatetimeIndex([to_time(START + minute * 60_000_000_000) for minute in range(5, 241, 5)])
+    windows = pd.DataFrame({"node": "n1", "end": ends})
+    began = Hindsight(seen, LabelSettings(), None, None).began(windows, STRIDE)
+    assert [(end - to_time(START)).total_seconds() / 60 for end in ends[began]] == [35, 155]
