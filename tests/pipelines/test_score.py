@@ -26,7 +26,7 @@ def test_every_node_gets_a_score_or_a_reason_for_none(world: World, tmp_path: Pa
 
 
 def test_a_lost_gpu_is_an_alarm_once_it_is_sure(world: World, tmp_path: Path) -> None:
-    rows = world.score(tmp_path, pd.Timestamp("2026-01-02T00:40:00Z"))["scores"]
+    rows = world.score(tmp_path, pd.Timestamp("2026-01-02T00:35:00Z"))["scores"]
     (n3,) = [row for row in rows if row["node"] == "n3"]
     assert n3["probability"] == 1.0
     assert n3["alarm"]
@@ -78,7 +78,7 @@ def test_a_window_of_the_past_moves_no_alert(world: World, tmp_path: Path) -> No
 def test_an_acknowledged_node_pages_no_one_and_is_scored(world: World, tmp_path: Path) -> None:
     world.score(tmp_path, TO - pd.Timedelta("1h"))
     acknowledge(tmp_path, "n3", TO, "a new GPU is on its way")
-    report = world.score(tmp_path, pd.Timestamp("2026-01-02T00:40:00Z"))
+    report = world.score(tmp_path, pd.Timestamp("2026-01-02T00:35:00Z"))
     assert [alert["silenced"] for alert in report["alerts"] if alert["node"] == "n3"] == [True]
     assert [row["alarm"] for row in report["scores"] if row["node"] == "n3"] == [True]
 
