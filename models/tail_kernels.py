@@ -15,9 +15,9 @@ KNOTS = 12
 MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
 PRIOR_SHAPE = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
 PRIOR_ROWS = 5.0
-_LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
-_BEYOND = 20  # values above the last knot that an exponent is estimated from
-_LEAST_SHAPE = 0.1  # values that end abruptly in quiet time may still end a little further off another day
+LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
+BEYOND = 20  # values above the last knot that an exponent is estimated from
+LEAST_SHAPE = 0.1  # values that end abruptly in quiet time may still end a little further off another day
 
 
 @compiled
@@ -33,8 +33,8 @@ def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> flo
     kept = np.empty(KNOTS)
     kept[0] = found[0]
     held = 1
-    least = min(float(_BEYOND), count / 2)
-    for level in _LEVELS:
+    least = min(float(BEYOND), count / 2)
+    for level in LEVELS:
         if count * level < least:
             continue
         place = min(max(int(np.ceil(count * (1 - level))), 0), count - 1)
@@ -51,7 +51,7 @@ def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> flo
     pad = KNOTS - held
     step = 0.0
     # The share at or above each knot: ties count wholly, so the most common value is never odd
-    if above * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
+    if above * 4 < BEYOND:  # values above the last knot are rarer than it says: so few lie there
         step = 1e-6 * (1 + abs(last))
         pad -= 1
     for at in range(pad):
@@ -63,7 +63,7 @@ def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> flo
         rarer = (above / overlap + 1) / (effective + 1)
         knots[KNOTS - 1] = last + step
         levels[KNOTS - 1] = max(-log10(rarer), levels[KNOTS - 2])
-    return float(max(shape, _LEAST_SHAPE))
+    return float(max(shape, LEAST_SHAPE))
 
 
 @compiled

@@ -12,15 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from models.tail_kernels import BEYOND, LEAST_SHAPE, LEVELS, MOST, PRIOR_ROWS, PRIOR_SHAPE
+
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-
-_LEVELS = np.array([0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
-_BEYOND = 20  # values above the last knot that an exponent is estimated from
-_PRIOR = 0.5  # the exponent's inverse when nothing is known: p falls as the square of the value
-_PRIOR_ROWS = 5.0
-_LEAST_SHAPE = 0.1  # values that end abruptly in quiet time may still end a little further off another day
-MOST = 40.0  # surprises end here, so that 1 - 2**-surprise still differs from 1
 
 
 class Tails:
@@ -83,17 +78,17 @@ class Tails:
 
 
 def _nothing() -> tuple[Floats, Floats, Floats]:
-    return np.zeros((0, len(_LEVELS) + 2)), np.zeros((0, len(_LEVELS) + 2)), np.zeros(0)
+    return np.zeros((0, len(LEVELS) + 2)), np.zeros((0, len(LEVELS) + 2)), np.zeros(0)
 
 
 def _fit_one(values: Floats, overlap: float, logged: bool) -> tuple[Floats, Floats, float]:
     """Knots, their levels and the shape beyond, for one column."""
     found = np.sort(values[~np.isnan(values)])
     count = len(found)
-    size = len(_LEVELS) + 2
+    size = len(LEVELS) + 2
     if count == 0:
-        return np.zeros(size), np.zeros(size), _PRIOR
-    usable = _LEVELS[count * _LEVELS >= min(_BEYOND, count / 2)]
+        return np.zeros(size), np.zeros(size), PRIOR_SHAPE
+    usable = LEVELS[count * LEVELS >= min(BEYOND, count / 2)]
     places = np.clip(np.ceil(count * (1 - usable)).astype(int), 0, count - 1)
     knots = np.r_[found[0], found[places]]
     # The share at or above each knot: ties count wholly, so the most common value is never odd
@@ -102,15 +97,15 @@ def _fit_one(values: Floats, overlap: float, logged: bool) -> tuple[Floats, Floa
     above = found[found > knots[-1]]
     effective = count / overlap
     excess = (above - knots[-1]) * np.log(10) if logged else np.log((1 + above) / (1 + knots[-1]))
-    prior = 1.0 if logged else _PRIOR  # a probability is what it says
-    shape = (excess.sum() / overlap + prior * _PRIOR_ROWS) / (len(above) / overlap + _PRIOR_ROWS)
+    prior = 1.0 if logged else PRIOR_SHAPE  # a probability is what it says
+    shape = (excess.sum() / overlap + prior * PRIOR_ROWS) / (len(above) / overlap + PRIOR_ROWS)
     shape = max(shape, 1.0) if logged else shape
     share = np.maximum(share, 1 / (effective + 1))
-    if len(above) * 4 < _BEYOND:  # values above the last knot are rarer than it says: so few lie there
+    if len(above) * 4 < BEYOND:  # values above the last knot are rarer than it says: so few lie there
         rarer = (len(above) / overlap + 1) / (effective + 1)
         step = 1e-6 * (1 + abs(knots[-1]))
         knots, share = np.r_[knots, knots[-1] + step], np.r_[share, min(rarer, share[-1])]
     pad = size - len(knots)
     knots = np.r_[np.full(pad, knots[0] - 1.0), knots] if pad else knots
     levels = np.r_[np.zeros(pad), -np.log10(share)]
-    return knots, levels, float(max(shape, _LEAST_SHAPE))
+    return knots, levels, float(max(shape, LEAST_SHAPE))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from features.compiling import compiled, part
+from pipelines.readers.line_kernel import ODD, USUAL, is_blank, says_kernel
 
-BLANK, USUAL, ODD = 0, 1, 2
 _NAMES = (
     b"MESSAGE",
     b"__REALTIME_TIMESTAMP",
@@ -31,7 +31,6 @@ for _place, _name in enumerate(_NAMES):
     _BY_LENGTH[len(_name)] = _place
     _TEXT[_place, : len(_name)] = np.frombuffer(_name, dtype=np.uint8)
 _ONE = np.uint64(1)
-_KERNEL = np.frombuffer(b"kernel", dtype=np.uint8)
 _QUOTE, _BACKSLASH, _COLON, _COMMA, _OPEN, _CLOSE = 34, 92, 58, 44, 123, 125
 _ZERO, _U = 48, 117
 # What a text may not hold plainly: its end, the beginning of an escape, and control characters
@@ -43,11 +42,6 @@ _ESCAPES[np.frombuffer(b'"\\\\/bfnrt', dtype=np.uint8)] = True
 _LETTERS = np.frombuffer(b"bfnrt", dtype=np.uint8)  # a letter's meaning behind a backslash, where it is not itself
 _MEANT = np.array([8, 12, 10, 13, 9], dtype=np.int64)
 _LATEST_US = 4_102_444_800_000_000  # 2100-01-01
-
-
-@part
-def _is_blank(byte: Any) -> Any:
-    return byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31  # what str.isspace() holds of ASCII
 
 
 @part
@@ -174,14 +168,6 @@ def _number(data: Any, start: Any, end: Any) -> Any:
 
 
 @part
-def _says_kernel(data: Any, start: Any, end: Any) -> Any:
-    same = end - start == 6
-    for offset in range(6):
-        same = same and data[start + offset] == _KERNEL[offset]
-    return same
-
-
-@part
 def _copy(found: Any, slot: Any, spans: Any, place: Any, line: Any) -> None:
     if found[slot, 0] >= 0:
         spans[place, line, 0], spans[place, line, 1], spans[place, line, 2] = (
@@ -205,7 +191,7 @@ def scan(data: Any, ends: Any) -> Any:
     Returns
     -------
     state
-        uint8 [count], `BLANK`, `USUAL` or `ODD`.
+        uint8 [count], a line's state, see `lines`.
     spans
         int64 [3, count, 3], start, end and escapes of host, source and message.
     times
@@ -225,7 +211,7 @@ def scan(data: Any, ends: Any) -> Any:
         first, end = start, ends[line]
         start = end + 1
         place = first
-        while place < end and _is_blank(data[place]):
+        while place < end and is_blank(data[place]):
             place += 1
         if place == end:
             continue
@@ -248,7 +234,7 @@ def scan(data: Any, ends: Any) -> Any:
         said = _TRANSPORT if found[_TRANSPORT, 1] > found[_TRANSPORT, 0] else _TAG
         if found[said, 2] > 0:
             continue
-        kernel[line] = _says_kernel(data, found[said, 0], found[said, 1])
+        kernel[line] = says_kernel(data, found[said, 0], found[said, 1])
         _copy(found, _HOST, spans, 0, line)
         _copy(found, source, spans, 1, line)
         _copy(found, _MESSAGE, spans, 2, line)

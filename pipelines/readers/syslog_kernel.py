@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 
 from features.compiling import compiled, part
+from pipelines.readers.line_kernel import ODD, USUAL, is_blank, says_kernel
 
-BLANK, USUAL, ODD = 0, 1, 2
 NO_TIME = np.int64(np.iinfo(np.int64).min)
 _ZERO, _SPACE, _COLON, _OPEN, _CLOSE, _LESS, _MORE, _DASH, _BACKSLASH = 48, 32, 58, 91, 93, 60, 62, 45, 92
 _SECOND = 1_000_000_000
 _MONTHS = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", dtype=np.uint8)
 _DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
-_KERNEL = np.frombuffer(b"kernel", dtype=np.uint8)
-
-
-@part
-def _is_blank(byte: Any) -> Any:
-    return byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31  # what str.isspace() holds of ASCII
 
 
 @part
@@ -271,14 +265,6 @@ def _new_body(data: Any, place: Any, end: Any, spans: Any, line: Any) -> Any:
     return text >= 0 and not (spans[0, line, 1] - spans[0, line, 0] == 1 and data[spans[0, line, 0]] == _DASH)
 
 
-@part
-def _says_kernel(data: Any, start: Any, end: Any) -> Any:
-    same = end - start == 6
-    for offset in range(6):
-        same = same and data[start + offset] == _KERNEL[offset]
-    return same
-
-
 @compiled
 def scan(data: Any, ends: Any) -> Any:  # noqa: C901, PLR0912  # a line's steps in a row
     """The parts of the usual lines.
@@ -293,7 +279,7 @@ def scan(data: Any, ends: Any) -> Any:  # noqa: C901, PLR0912  # a line's steps 
     Returns
     -------
     state
-        uint8 [count], `BLANK`, `USUAL` or `ODD`.
+        uint8 [count], a line's state, see `lines`.
     spans
         int64 [3, count, 3], start, end and 0 of host, tag and text.
     times
@@ -317,7 +303,7 @@ def scan(data: Any, ends: Any) -> Any:  # noqa: C901, PLR0912  # a line's steps 
         if end > place and data[end - 1] == 13:
             end -= 1
         first = place
-        while first < end and _is_blank(data[first]):
+        while first < end and is_blank(data[first]):
             first += 1
         if first == end:
             continue
@@ -344,6 +330,6 @@ def scan(data: Any, ends: Any) -> Any:  # noqa: C901, PLR0912  # a line's steps 
                 spans[1, line, 1] = spans[1, line, 0]
         elif not _body(data, stop + 1, end, spans, line):
             continue
-        kernel[line] = _says_kernel(data, spans[1, line, 0], spans[1, line, 1]) or (version and priority >> 3 == 0)
+        kernel[line] = says_kernel(data, spans[1, line, 0], spans[1, line, 1]) or (version and priority >> 3 == 0)
         state[line] = USUAL
     return state, spans, times, minutes, severity, kernel
