@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from models.tails import MOST, Tails
+from models.tail_kernels import MOST
+from models.tails import Tails
 
 RANDOM = np.random.default_rng(0)
 
