@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.compiling import compiled
+from models.ordering import ascending, commonest, deal, median, spread
 from models.tail_kernels import MOST, PRIOR_ROWS, PRIOR_SHAPE, surprise, tail
 
 Singles = NDArray[np.float32]
@@ -61,25 +62,6 @@ def _median(some: Doubles, count: int) -> float:
 
 
 @compiled
-def _spread(some: Doubles, count: int, centre: float) -> float:
-    """1.4826 median of the distances from ``centre``; ``some`` is overwritten."""
-    for at in range(count):
-        some[at] = abs(some[at] - centre)
-    return 1.4826 * _median(some, count)
-
-
-@compiled
-def _gather(column: Singles, low: int, high: int, state: Codes, wanted: int, into: Doubles) -> int:
-    """Known values of rows low..high in a state (-1: any)."""
-    count = 0
-    for row in range(low, high):
-        if (wanted < 0 or state[row] == wanted) and not np.isnan(column[row]):
-            into[count] = column[row]
-            count += 1
-    return count
-
-
-@compiled
 def learn(
     values: Singles,
     edges: Codes,
@@ -107,44 +89,102 @@ def learn(
     first
         Number of the first column in the tables.
     """
-    centre, scale = tables[0], tables[1]
-    nodes, states = centre.shape[0] - 1, centre.shape[1]
-    some = np.empty(values.shape[1])
+    nodes, states = tables[0].shape[0] - 1, tables[0].shape[1]
+    room = _room(values.shape[1], nodes, states)
+    code = state.copy()  # of node and state
+    for node in range(nodes):
+        code[edges[node] : edges[node + 1]] += node * states
     for number in range(values.shape[0]):
         column, at = values[number], first + number
-        count = _gather(column, 0, len(column), state, -1, some)
+        middle, times, count = commonest(column)
         if count == 0:
             continue
-        middle = _median(some, count)
-        events = 0
-        for row in range(count):
-            events += some[row] != middle
-        if events <= (1 - _RARE) * count:
+        if 2 * times <= count or times < _RARE * count:
+            ascending(column, room[0], room[1])
+            ordered = room[3][:count]
+            for place in range(count):
+                ordered[place] = column[room[0][place]]
+            middle, times = median(ordered), 0
+            for place in range(count):
+                times += ordered[place] == middle
+        if times >= _RARE * count:
             _learn_rare(column, edges, state, middle, own[number], tables, at)
         else:
-            wide = _spread(some, count, middle)
-            for which in range(states):
-                held = _gather(column, 0, len(column), state, which, some)
-                usual, unit = middle, wide
-                if held >= _LEAST:
-                    usual = _median(some, held)
-                    unit = _spread(some, held, usual)
-                    if not unit > 0:
-                        unit = wide
-                centre[nodes, which, at], scale[nodes, which, at] = usual, unit
-                for node in range(nodes):
-                    centre[node, which, at], scale[node, which, at] = usual, unit
-                    if not own[number]:
-                        continue
-                    held = _gather(column, edges[node], edges[node + 1], state, which, some)
-                    if held == 0:
-                        continue
-                    trust = held / (held + _TRUST)
-                    mine = usual + trust * (_median(some, held) - usual)
-                    width = _spread(some, held, mine)
-                    centre[node, which, at] = mine
-                    scale[node, which, at] = max(unit + trust * (width - unit), 0.2 * unit)
-            _learn_tails(column, edges, state, own[number], tables, at, some)
+            _learn_usual(column, count, state, code, own[number], middle, tables, at, room)
+            _learn_tails(column, edges, state, own[number], tables, at, room)
+
+
+@compiled
+def _room(count: int, nodes: int, states: int) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Arrays that a column's values are put in order in: two of words, distances, values, bounds of groups,
+    and what is usual in each state.
+    """
+    return (
+        np.empty(count, dtype=np.uint64),
+        np.empty(count, dtype=np.uint64),
+        np.empty(count, dtype=np.float32),
+        np.empty(count, dtype=np.float32),
+        np.empty(nodes * states + 1, dtype=np.int64),
+        np.empty((states, 2)),
+    )
+
+
+@compiled
+def _learn_usual(
+    column: Singles,
+    count: int,
+    state: Codes,
+    code: Codes,
+    own: bool,
+    middle: float,
+    tables: tuple[Any, Any, Any, Any, Any, Any],
+    at: int,
+    room: tuple[Any, Any, Any, Any, Any, Any],
+) -> None:
+    """Centre and scale of each state, and of each node in it drawn towards them.
+
+    Parameters
+    ----------
+    count
+        Known values; the first so many of the room's words are their rows, ascending by value, and the first so many
+        of its second row of singles the values.
+    code
+        [m] of node and state.
+    middle
+        Median of all values.
+    """
+    centre, scale = tables[0], tables[1]
+    nodes, states = centre.shape[0] - 1, centre.shape[1]
+    rows, dealt = room[0], room[3]
+    wide = spread(dealt[:count], middle)
+    bounds = room[4][: states + 1]
+    deal(column, rows, count, state, bounds, dealt)
+    for which in range(states):
+        held = dealt[bounds[which] : bounds[which + 1]]
+        usual, unit = middle, wide
+        if len(held) >= _LEAST:
+            usual = median(held)
+            unit = spread(held, usual)
+            if not unit > 0:
+                unit = wide
+        for node in range(nodes + 1):
+            centre[node, which, at], scale[node, which, at] = usual, unit
+        room[5][which, 0], room[5][which, 1] = usual, unit
+    if not own:
+        return
+    bounds = room[4]
+    deal(column, rows, count, code, bounds, dealt)
+    for node in range(nodes):
+        for which in range(states):
+            group = node * states + which
+            held = dealt[bounds[group] : bounds[group + 1]]
+            if len(held) == 0:
+                continue
+            usual, unit = room[5][which, 0], room[5][which, 1]
+            trust = len(held) / (len(held) + _TRUST)
+            mine = usual + trust * (median(held) - usual)
+            centre[node, which, at] = mine
+            scale[node, which, at] = max(unit + trust * (spread(held, mine) - unit), 0.2 * unit)
 
 
 @compiled
@@ -254,28 +294,27 @@ def _learn_tails(
     own: bool,
     tables: tuple[Any, Any, Any, Any, Any, Any],
     at: int,
-    some: Doubles,
+    room: tuple[Any, Any, Any, Any, Any, Any],
 ) -> None:
+    """How far quiet rows are from what is usual, in each state that holds enough rows, else in all."""
     centre, scale, _, knots, levels, shape = tables
     nodes, states = centre.shape[0] - 1, centre.shape[1]
-    told = np.full(len(column), np.nan)
+    rows, away, dealt, bounds = room[0], room[2], room[3], room[4][: states + 1]
+    away[:] = np.nan
     for node in range(nodes):
         by = node if own else nodes
         for row in range(edges[node], edges[node + 1]):
-            told[row] = abs(column[row] - centre[by, state[row], at]) / scale[by, state[row], at]
+            away[row] = abs(column[row] - centre[by, state[row], at]) / scale[by, state[row], at]
+    count = ascending(away, rows, room[1])
+    deal(away, rows, count, state, bounds, dealt)
     for which in range(states):
-        count = 0
-        for row in range(len(told)):
-            if state[row] == which and not np.isnan(told[row]):
-                some[count] = told[row]
-                count += 1
-        if count < 3 * _LEAST:
-            count = 0
-            for row in range(len(told)):
-                if not np.isnan(told[row]):
-                    some[count] = told[row]
-                    count += 1
-        shape[which, at] = tail(np.sort(some[:count]), _OVERLAP, knots[which, at], levels[which, at])
+        if bounds[which + 1] - bounds[which] >= 3 * _LEAST:
+            found = dealt[bounds[which] : bounds[which + 1]].astype(np.float64)
+        else:
+            found = np.empty(count)
+            for place in range(count):
+                found[place] = away[rows[place]]
+        shape[which, at] = tail(found, _OVERLAP, knots[which, at], levels[which, at])
 
 
 @compiled
