@@ -29,6 +29,7 @@ Codes = NDArray[np.int64]
 _TABLES = ("centre", "scale", "rate", "knots", "levels", "shape")
 _MOST_ROWS = 40_000  # quiet rows that tails are learned from; more only cost time
 _COLUMNS_AT_ONCE = 64
+_ROWS_AT_ONCE = 512  # what is read by rows and written by columns stays near
 _THREADS = 2
 
 
@@ -54,12 +55,13 @@ class Columns:
         codes = made.codes(node)
         order = np.argsort(codes, kind="stable")[:: max(1, -(-len(codes) // _MOST_ROWS))]
         edges = np.searchsorted(codes[order], np.arange(len(nodes) + 1)).astype(np.int64)
-        own = np.ones(values.shape[1], dtype=bool)
-        own[[peer for metric in layout.metrics for _, peer in metric.pairs if peer >= 0]] = False
+        own = ~_peers(values.shape[1], layout)
         inside, tables = np.ascontiguousarray(state[order]), made._tuple()
 
         def some(low: int, high: int) -> None:
-            part = np.array(values[:, low:high].T[:, order], dtype=np.float32, order="C")
+            part = np.empty((high - low, len(order)), dtype=np.float32)
+            for row in range(0, len(order), _ROWS_AT_ONCE):
+                part[:, row : row + _ROWS_AT_ONCE] = values[order[row : row + _ROWS_AT_ONCE], low:high].T
             _unfold(part, ~own[low:high])
             kernels.learn(part, edges, inside, own[low:high], tables, low)
 
@@ -79,18 +81,22 @@ class Columns:
         count = len(layout.metrics)
         out = np.zeros((count, len(values)), dtype=np.float32)
         which = np.zeros((count, len(values)), dtype=np.int32)
-        turned = np.array(values.T, dtype=np.float32, order="C")
-        peers = np.zeros(len(turned), dtype=bool)
-        peers[[peer for metric in layout.metrics for _, peer in metric.pairs if peer >= 0]] = True
-        _unfold(turned, peers)
+        peers = _peers(values.shape[1], layout)
+        turned = np.empty((values.shape[1], len(values)), dtype=np.float32)
         codes, tables = self.codes(node), self._tuple()
         for number, metric in enumerate(layout.metrics):
             which[number] = max(metric.pairs[0])
+
+        def turn(low: int, high: int) -> None:
+            for row in range(0, len(values), _ROWS_AT_ONCE):
+                turned[low:high, row : row + _ROWS_AT_ONCE] = values[row : row + _ROWS_AT_ONCE, low:high].T
+            _unfold(turned[low:high], peers[low:high])
 
         def some(low: int, high: int) -> None:
             pairs = [(m, *pair) for m in range(low, high) for pair in layout.metrics[m].pairs]
             kernels.tell(turned, codes, state, np.array(pairs, dtype=np.int64), tables, out, which)
 
+        _over(len(turned), turn)
         _over(count, some, at_once=4)
         return out.T, which.T
 
@@ -118,6 +124,13 @@ def _blank(rows: int, columns: int) -> dict[str, NDArray[Any]]:
         "levels": np.zeros((STATES, columns, KNOTS)),
         "shape": np.full((STATES, columns), 0.5),
     }
+
+
+def _peers(count: int, layout: Layout) -> Mask:
+    """Which of the columns [C] hold a node's distance from its peers."""
+    out = np.zeros(count, dtype=bool)
+    out[[peer for metric in layout.metrics for _, peer in metric.pairs if peer >= 0]] = True
+    return out
 
 
 def _unfold(columns: Singles, peers: Mask) -> None:

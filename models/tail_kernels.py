@@ -76,8 +76,8 @@ def surprise(value: float, knots: Doubles, levels: Doubles, shape: float) -> flo
         return float(min(levels[last] + log10((1 + min(value, 1e38)) / (1 + knots[last])) / shape, MOST))
     if value <= knots[0]:
         return float(levels[0])
-    at = last - 1
-    while knots[at] > value:
-        at -= 1
+    at = 0  # most values are among the smaller
+    while knots[at + 1] <= value:
+        at += 1
     share = (value - knots[at]) / (knots[at + 1] - knots[at])
     return float(levels[at] + share * (levels[at + 1] - levels[at]))
