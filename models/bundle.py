@@ -36,15 +36,19 @@ _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn", "tsfresh", "drain3"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*(/[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*)?")
 _LARGEST = 2 << 30  # bytes of one file: far above any model, far below what fills a small machine's memory
 _TREES = "tree\n"  # how LightGBM's text begins
-# The child limits itself (4 GiB, 60 s of CPU), loads, and scores one empty row.
+# The child limits itself (4 GiB, 60 s of CPU), loads each text, and scores one empty row. LightGBM does without the
+# libraries that are hidden from it here; to load them would cost two seconds.
 _CHILD = """
-import resource, sys
+import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+sys.modules.update(dict.fromkeys(("sklearn", "pandas", "pyarrow", "matplotlib", "graphviz", "dask")))
 import numpy, lightgbm
-booster = lightgbm.Booster(model_str=sys.stdin.buffer.read().decode("utf-8"))
-booster.predict(numpy.full((1, booster.num_feature()), numpy.nan), num_threads=1)
+for name, text in json.load(sys.stdin).items():
+    print(name, flush=True)
+    booster = lightgbm.Booster(model_str=text)
+    booster.predict(numpy.full((1, booster.num_feature()), numpy.nan), num_threads=1)
 """
 
 State = Mapping[str, Any]  # what a scorer's to_state() gives: arrays, text, JSON, and dicts of these
@@ -206,8 +210,12 @@ class Sealed:
             They are of another format.
         """
         try:
-            states = {name: _thaw(self.folder, name, self._content) for name in list(self.facts["models_in"])}
-        except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            documents = {
+                name: json.loads(self._content[f"models/{name}.json"]) for name in list(self.facts["models_in"])
+            }
+            _survive(self.folder, {name: self._content[name] for name in _texts(list(documents.values()))})
+            states = {name: _thaw(name, said, self._content) for name, said in documents.items()}
+        except (KeyError, TypeError, ValueError, OSError, EOFError, RecursionError, zipfile.BadZipFile) as error:
             raise _unreadable(self.folder, error) from error
         others = {name: data for name, data in self._content.items() if not name.startswith("models/")}
         return Bundle(self.facts, states, others, self.digest)
@@ -302,9 +310,15 @@ def _bytes(folder: Path, name: str, limit: int) -> bytes:
         raise ModelError(f"{folder}: {name} can't be read: {error.strerror}; is this a bundle?") from error
 
 
-def _thaw(folder: Path, name: str, content: Mapping[str, bytes]) -> dict[str, Any]:
-    """A model's state from its checked bytes; trees are tried in a child first."""
-    document = json.loads(content[f"models/{name}.json"])
+def _texts(said: Any) -> list[str]:
+    """Files of trees that a document names."""
+    if isinstance(said, dict):
+        return [said["$text"]] if said.keys() == {"$text"} else _texts(list(said.values()))
+    return [name for item in said for name in _texts(item)] if isinstance(said, list) else []
+
+
+def _thaw(name: str, document: dict[str, Any], content: Mapping[str, bytes]) -> dict[str, Any]:
+    """A model's state from its checked bytes; a child process has loaded its trees and lived."""
     stream = io.BytesIO(content[f"models/{name}.npz"])
     with np.load(stream, allow_pickle=False) as packed:
         arrays = {path: packed[f"a{index}"] for index, path in enumerate(document["arrays"])}
@@ -314,7 +328,7 @@ def _thaw(folder: Path, name: str, content: Mapping[str, bytes]) -> dict[str, An
             if value.keys() == {"$array"}:
                 return arrays[value["$array"]]
             if value.keys() == {"$text"}:
-                return _survived(folder, value["$text"], content)
+                return content[value["$text"]].decode()
             return {key: walk(item) for key, item in value.items()}
         return [walk(item) for item in value] if isinstance(value, list) else value
 
@@ -324,18 +338,22 @@ def _thaw(folder: Path, name: str, content: Mapping[str, bytes]) -> dict[str, An
     return state
 
 
-def _survived(folder: Path, name: str, content: Mapping[str, bytes]) -> str:
-    """LightGBM's text, once a child process has loaded it and lived."""
-    text = content[name]
-    if b"\nend of trees\n" not in text:  # what LightGBM itself takes for a smaller model
-        raise ModelError(f"{folder}: {name} is cut short; train again")
+def _survive(folder: Path, texts: Mapping[str, bytes]) -> None:
+    """Let a child process load LightGBM's texts; ModelError when it does not live."""
+    if not texts:
+        return
+    for name, text in texts.items():
+        if b"\nend of trees\n" not in text:  # what LightGBM itself takes for a smaller model
+            raise ModelError(f"{folder}: {name} is cut short; train again")
     command = [sys.executable, "-c", _CHILD]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # each thread's stack would count against the limit
+    asked = json.dumps({name: text.decode() for name, text in texts.items()}).encode()
     try:
-        child = subprocess.run(command, input=text, capture_output=True, timeout=120, check=False, env=environment)  # noqa: S603  # our own interpreter and code
+        child = subprocess.run(command, input=asked, capture_output=True, timeout=120, check=False, env=environment)  # noqa: S603  # our own interpreter and code
     except subprocess.TimeoutExpired as error:
-        raise ModelError(f"{folder}: {name} takes more than two minutes to load; train again") from error
+        raise ModelError(f"{folder}: LightGBM's trees take more than two minutes to load; train again") from error
     if child.returncode != 0:
         said = child.stderr.decode("utf-8", "replace").strip().splitlines()
+        tried = [line for line in child.stdout.decode("utf-8", "replace").splitlines() if line in texts]
+        name = tried[-1] if tried else "its own library"
         raise ModelError(f"{folder}: LightGBM can't load {name} ({said[-1][:200] if said else child.returncode})")
-    return text.decode()

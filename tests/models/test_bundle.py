@@ -178,8 +178,8 @@ def test_trees_that_would_end_the_process_end_a_child(tmp_path: Path) -> None:
     text = trees()
     at = text.index("Tree=1")
     damaged = text[: at + 60] + "\nend of trees\n"
-    bundle.write(tmp_path / "b", FACTS, {"lightgbm": {"booster": damaged}}, {})  # digests are right
-    with pytest.raises(ModelError, match="LightGBM can't load"):
+    bundle.write(tmp_path / "b", FACTS, {"lightgbm": {"one": text, "two": damaged}}, {})  # digests are right
+    with pytest.raises(ModelError, match=r"LightGBM can't load models/lightgbm\.1\.txt"):
         bundle.read(tmp_path / "b")
 
 
