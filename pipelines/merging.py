@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from features.tables import LOGS, conform
+from pipelines.day_lines import DayLines
 from pipelines.grid import Cells
 from pipelines.identity import last_known
-from pipelines.staging import Finished, Key, fold_lines
+from pipelines.staging import Finished, Key
 from pipelines.store import Store, frame_bytes, node_folder, replace_file
 
 # A break in a node's samples from which on features are missing; single lost scrapes are no gap
 GAP_NS = 600_000_000_000
-_LINES = [*LOGS.columns, "seq"]
 
 
 class Merged(NamedTuple):
@@ -107,17 +107,15 @@ def _add(cells: Cells, store: Store, source: Source) -> None:
 
 
 def _merge_lines(store: Store, node: str, day: int, sources: list[Source]) -> None:
-    frames = [_held_lines(store, node, day)]
-    for finished, key in sources:
-        frames.append(_held_lines(store, *key) if finished is None else finished.logs(key))
-    frames = [frame for frame in frames if len(frame)]
-    frame = fold_lines(pd.concat(frames, ignore_index=True).assign(node=node), "max")
-    replace_file(store.logs_path(node, day), frame_bytes(conform(frame, LOGS)[_LINES]))
-
-
-def _held_lines(store: Store, node: str, day: int) -> pd.DataFrame:
-    path = store.logs_path(node, day)
-    return pd.read_parquet(path) if path.exists() else LOGS.empty()
+    lines = DayLines(node, store.path / "staging")
+    held = [(None, (node, day)), *sources]
+    try:
+        for number, (finished, key) in enumerate(held):
+            for rows in store.held_lines(*key) if finished is None else finished.lines(key):
+                lines.add(number, rows)
+        store.put_lines(node, day, lines.groups())
+    except sqlite3.Error as error:  # a full disk, to a database
+        raise OSError(f"{store.path}: {error}") from error
 
 
 def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> None:

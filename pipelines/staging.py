@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from features import gauge
-from features.tables import LOGS, Series
+from features.tables import Series
 from pipelines.grid import DAY_NS, by_day, last_of_cells
 from pipelines.identity import Identifier, Identity
 from pipelines.readers.samples import SampleChunk
@@ -117,6 +117,7 @@ class Staged:
             self._write("samples", _PARTS, ((key, self._samples_batch(self._samples.pop(key))) for key in keys))
         if self._lines:
             frame = pd.concat(self._lines, ignore_index=True)
+            self._lines.clear()
             days = frame["time"].astype("int64") // DAY_NS
             whole = pa.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
             groups = frame.groupby([frame["node"], days], sort=True)
@@ -221,28 +222,14 @@ class Finished:
                 low, high = bounds[row], bounds[row + 1]
                 yield self._series[number], times[low:high], values[low:high]
 
-    def logs(self, key: Key) -> pd.DataFrame:
-        """The input's log lines of a node's day: equal lines of one time are one row with their count."""
-        frames = [batch.to_pandas() for batch in self._batches("logs", key)]
-        return fold_lines(pd.concat(frames, ignore_index=True), "sum") if frames else LOGS.empty()
+    def lines(self, key: Key) -> Iterable[Any]:
+        """Arrow batches of the input's log lines of a node's day: rows of `LOGS`, and ``seq``, their order."""
+        return self._batches("logs", key)
 
     def _batches(self, kind: str, key: Key) -> Iterable[Any]:
         for name, number in self._where.get((kind, key), ()):
             with pa.memory_map(str(self.folder / name)) as source:
                 yield pa.ipc.open_file(source).get_batch(number)
-
-
-def fold_lines(frame: pd.DataFrame, how: str) -> pd.DataFrame:
-    """Rows of one key (node, time, source, message) as one, in time order.
-
-    ``how`` is "sum" within an input, where each row was a line, and "max" between inputs, where the same line
-    may have been exported twice.
-    """
-    key = list(LOGS.key)
-    if frame.duplicated(key).any():
-        rule = {"severity": "max", "kernel": "max", "count": how, "seq": "min"}
-        frame = frame.groupby(key, as_index=False, sort=False).agg(rule)
-    return frame.sort_values(["time", "seq", "source", "message"], ignore_index=True)
 
 
 def tally_record(path: str, kind: str, tally: Tally) -> dict[str, Any]:

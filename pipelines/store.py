@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -34,6 +34,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from features.tables import GPUS, LOGS, SESSIONS, BusyError, InputError, Panel, Series, Table, UsageError, conform
+from pipelines.day_lines import SCHEMA as LINES_SCHEMA
+from pipelines.day_lines import lines_statistics
 from pipelines.grid import DAY_NS, Cells
 from pipelines.panel_files import day_statistics, read_day, read_stamps, read_values, write_day
 
@@ -53,15 +55,22 @@ INCIDENTS = Table(
 
 def replace_file(path: Path, content: bytes) -> None:
     """Put the content there for good, or leave what was there."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file whose content is put there for good when all is written; otherwise what was there stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
+    except Exception:
         with suppress(OSError):  # half a file would keep a full disk full
             beside.unlink()
         raise
@@ -243,19 +252,20 @@ class Store:
     def logs(self, start_ns: int, end_ns: int, nodes: list[str] | None = None) -> pd.DataFrame:
         """The log lines in ``[start_ns, end_ns)``, by node and time."""
         first, last = start_ns // DAY_NS, -(-end_ns // DAY_NS)
-        paths = [
-            self.logs_path(node, day)
+        days = [
+            (self.logs_path(node, day), node, day)
             for node in (self._folders("logs") if nodes is None else nodes)
             for day in self.log_days(node)
             if first <= day < last
         ]
-        frames = [read_frame(path, LOGS) for path in sorted(paths)]
-        if not frames:
-            return LOGS.empty()
-        frame = pd.concat(frames, ignore_index=True)
-        times = frame["time"].astype("int64")
-        inside = (times >= start_ns) & (times < end_ns)
-        return frame if inside.all() else frame[inside].reset_index(drop=True)
+        frames = []
+        for _, node, day in sorted(days):
+            for frame in self.log_batches(node, day):
+                times = frame["time"].astype("int64")
+                inside = (times >= start_ns) & (times < end_ns)
+                if inside.any():
+                    frames.append(frame if inside.all() else frame[inside])
+        return pd.concat(frames, ignore_index=True) if frames else LOGS.empty()
 
     def log_batches(self, node: str, day: int, most: int = 65_536) -> Iterator[pd.DataFrame]:
         """A day's log lines of a node in time order, at most so many at once: frames of LOGS."""
@@ -337,13 +347,7 @@ class Store:
     def _day_statistics(self, kind: str, node: str, day: int) -> dict[str, Any]:
         if kind == "panels":
             return day_statistics(self.panel_path(node, day))
-        frame = pq.read_table(self.logs_path(node, day), columns=["time", "count"])
-        times = frame.column("time").to_numpy().astype("datetime64[ns]").astype(np.int64)
-        return {
-            "first_ns": int(times.min()),
-            "last_ns": int(times.max()),
-            "lines": int(frame.column("count").to_numpy().sum()),
-        }
+        return lines_statistics(self.logs_path(node, day))
 
     def inputs(self) -> list[dict[str, Any]]:
         """What was taken in, in the order of its digests."""
@@ -364,6 +368,20 @@ class Store:
                 whole.update(str(path.relative_to(self.path)).encode() + b"\0")
                 whole.update(hashlib.sha256(path.read_bytes()).digest())
         return whole.hexdigest()
+
+    def held_lines(self, node: str, day: int) -> Iterator[Any]:
+        """What the store holds of a node's log lines of a day: Arrow batches of its rows, in order."""
+        path = self.logs_path(node, day)
+        if path.exists():
+            with pq.ParquetFile(path, memory_map=False) as file:
+                yield from file.iter_batches(use_threads=False)
+
+    def put_lines(self, node: str, day: int, groups: Iterator[Any]) -> None:
+        """Write a node's log lines of a day; ``groups`` of `DayLines` hold what the store held."""
+        said: dict[str, Any] = {"compression": "zstd", "write_statistics": False}
+        with replacing(self.logs_path(node, day)) as file, pq.ParquetWriter(file, LINES_SCHEMA, **said) as writer:
+            for group in groups:
+                writer.write_table(group)
 
     def merge_day(self, node: str, day: int, cells: Cells) -> None:
         """Write a node's day; ``cells`` come from `day_cells` and hold what the store held."""
