@@ -128,8 +128,13 @@ class Scorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """One learned attribute from its state; a model with parts of its own says how they come back."""
         return np.asarray(value, dtype=object) if name == "feature_names_in_" else value
 
-    def checked(self, X: Any, *, fitting: bool = False, rows: int = 1, weight: Any = None) -> NDArray[Any]:
-        """The values of X, column-wise in memory; infinite becomes NaN. Remembers (or compares) the columns."""
+    def checked(
+        self, X: Any, *, fitting: bool = False, rows: int = 1, weight: Any = None, columnwise: bool = True
+    ) -> NDArray[Any]:
+        """The values of X, column-wise in memory unless that is not needed; infinite becomes NaN.
+
+        Remembers (or compares) the columns.
+        """
         if not fitting:
             check_is_fitted(self)
         values = validate_data(
@@ -137,9 +142,10 @@ class Scorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         )
         if fitting:
             _check_sample_weight(weight, values)
-        if not np.isfinite(values).all():
-            values = np.where(np.isfinite(values), values, np.nan)
-        return np.asfortranarray(values)
+        infinite = np.isinf(values)
+        if infinite.any():
+            values = np.where(infinite, values.dtype.type(np.nan), values)
+        return np.asfortranarray(values) if columnwise else values
 
     def columns(self) -> list[str]:
         """The names of the columns the scorer was fitted on; x0, x1... for a plain array."""

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from models.layout import Layout, read
 from models.persistence import persist
+from models.score_kernels import largest, owned
 from models.scorers import Floats, Reason, Scorer, place, quiet_rows, squash, strongest
 
 _MOST_ROWS = 4_000  # that medians are taken of
+_ROWS_AT_ONCE = 1_000
 
 
 def medians(values: NDArray[Any]) -> Floats:
@@ -40,13 +42,12 @@ class RobustZ(Scorer):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn each column's median and spread over the quiet rows."""
-        values = self.checked(X, fitting=True, rows=2, weight=sample_weight)
-        quiet = quiet_rows(y, len(values))
+        values = self.checked(X, fitting=True, rows=2, weight=sample_weight, columnwise=False)
         layout = read(self.columns())
         peers = [peer for metric in layout.metrics for _, peer in metric.pairs if peer >= 0]
         own = [column for metric in layout.metrics for column, _ in metric.pairs]
         self.used_ = np.array(sorted(peers or own), dtype=np.int64)
-        rows = np.flatnonzero(quiet)
+        rows = np.flatnonzero(quiet_rows(y, len(values)))
         known = values[rows[:: max(1, len(rows) // _MOST_ROWS)]][:, self.used_]
         self.centre_ = np.nan_to_num(medians(known))
         away = np.abs(known - self.centre_)
@@ -63,9 +64,14 @@ class RobustZ(Scorer):
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
         """The mean of the largest compressed z, squashed."""
-        z = self._z(X)
-        most = min(self.largest, z.shape[1])
-        return squash(-np.partition(-z, most - 1, axis=1)[:, :most].mean(axis=1))
+        values = self.checked(X, columnwise=False)
+        used, centre, scale = (owned(part, part.dtype) for part in (self.used_, self.centre_, self.scale_))
+        most, out = min(self.largest, len(used)), np.empty(len(values))
+        for low in range(0, len(values), _ROWS_AT_ONCE):
+            part = slice(low, low + _ROWS_AT_ONCE)
+            top = largest(owned(values[part], np.float64), used, centre, scale, most)
+            out[part] = np.log1p(np.nan_to_num(top)).mean(axis=1)
+        return squash(out)
 
     def explain(self, X: Any, most: int = 5) -> list[list[Reason]]:
         """Columns by their compressed z."""

@@ -10,6 +10,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.ensemble._iforest import _average_path_length
 from sklearn.utils.validation import _check_sample_weight
 
+from models.score_kernels import owned, path_lengths
 from models.scorers import Floats, Reason, Scorer, quiet_rows, squash, strongest
 
 
@@ -60,16 +61,9 @@ class Forest(Scorer):
         return self._isolation(self._filled(self.checked(X)))
 
     def _isolation(self, values: NDArray[np.float32]) -> Floats:
-        rows = np.arange(len(values))
-        total = np.zeros(len(values))
-        for root in self.roots_:
-            at = np.full(len(values), root)
-            for _ in range(int(self.longest_)):
-                column = self.column_[at]
-                # A leaf's children are itself, whatever its column (-2) compares
-                goes_left = values[rows, column] <= self.threshold_[at]
-                at = np.where(goes_left, self.left_[at], self.right_[at])
-            total += self.path_[at]
+        nodes = np.column_stack([self.left_, self.right_, np.maximum(self.column_, 0)]).astype(np.int64)
+        lengths = (owned(self.threshold_, np.float64), owned(self.path_, np.float64), int(self.longest_))
+        total = path_lengths(owned(values, np.float32), owned(self.roots_, np.int64), nodes, *lengths)
         if not self.expected_ > 0:
             return np.full(len(values), 0.5)
         return np.asarray(2.0 ** (-total / (len(self.roots_) * self.expected_)), dtype=np.float64)
