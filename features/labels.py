@@ -3,6 +3,7 @@
 The alarm time of a window is its end ``e``. For a failure that begins at ``t0`` on its node and whose last line is
 at ``t1``::
 
+    e in [t0 - early, t0 - horizon)                NaN  on the node that began it: its sign may show already
     e in [t0 - horizon, t0 - gap)                  1    on the node that began it, NaN on the others it touched
     e in [t0 - gap, t1 + recovery + length)        NaN  on every node it touched: no window that overlaps the
                                                         incident or its repair is called quiet or a warning
@@ -13,7 +14,7 @@ Where two incidents meet, NaN wins over 1, and among warnings the nearest failur
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from features.settings import LabelSettings, to_nanoseconds
 from features.tables import LABELS, conform
 from features.windows import as_ns
+
+Rule = Literal["early", "warning", "barred"]
 
 
 def label(windows: pd.DataFrame, failures: pd.DataFrame, settings: LabelSettings) -> pd.DataFrame:
@@ -37,18 +40,19 @@ def label(windows: pd.DataFrame, failures: pd.DataFrame, settings: LabelSettings
     lead = np.full(len(windows), np.nan)
     rows_of = _rows_of(windows)
     ordered = failures.sort_values("time", ascending=False) if len(failures) else failures
-    # Warnings first, the latest failure first so that a nearer one overwrites it; then what is barred.
-    for barred in (False, True):
+    # What is early, then warnings, then what is barred; the latest failure first so that a nearer one overwrites it.
+    rules: tuple[Rule, ...] = get_args(Rule)
+    for rule in rules:
         for failure in ordered.to_dict("records"):
             for node in _touched(failure):
                 rows = rows_of.get(node)
                 if rows is None:
                     continue
-                low, high = _span(failure, settings, length, first=node == failure["node"], barred=barred)
+                low, high = _span(failure, settings, length, rule, first=node == failure["node"])
                 hit = rows[(end[rows] >= low) & (end[rows] < high)]
                 if not len(hit):
                     continue
-                out[hit] = np.nan if barred else 1.0
+                out[hit] = 1.0 if rule == "warning" else np.nan
                 name[hit] = failure["failure"]
                 lead[hit] = (pd.Timestamp(failure["time"]).value - end[hit]) / 1e9
     return conform(pd.DataFrame({"label": out, "failure": name, "lead_seconds": lead}), LABELS)
@@ -69,14 +73,16 @@ def _touched(failure: Mapping[Hashable, Any]) -> list[str]:
 
 
 def _span(
-    failure: Mapping[Hashable, Any], settings: LabelSettings, length: int, *, first: bool, barred: bool
+    failure: Mapping[Hashable, Any], settings: LabelSettings, length: int, rule: Rule, *, first: bool
 ) -> tuple[int, int]:
     """Window ends ``[low, high)`` in nanoseconds to which one rule of the module's table applies."""
     begin = pd.Timestamp(failure["time"]).value
     last = failure.get("end")
     over = begin if last is None or pd.isna(last) else max(begin, pd.Timestamp(last).value)
     horizon, gap = to_nanoseconds(settings.horizon), to_nanoseconds(settings.gap)
-    if not barred:
+    if rule == "early":
+        return (begin - to_nanoseconds(settings.early), begin - horizon) if first else (0, 0)
+    if rule == "warning":
         return (begin - horizon, begin - gap) if first else (0, 0)
     return begin - (gap if first else horizon), over + to_nanoseconds(settings.recovery) + length
 

@@ -155,6 +155,8 @@ class LabelSettings(Settings):
 
     horizon: Duration = timedelta(minutes=60)
     """How long before a failure a window counts as a warning."""
+    early: Duration = timedelta(hours=6)
+    """A sign may show this long before a failure: earlier than the horizon a window is neither normal nor a warning."""
     gap: Duration = timedelta(minutes=1)
     """An alarm nearer to the failure than this is no longer ahead of it."""
     grace: Duration = timedelta(minutes=10)

@@ -2,6 +2,7 @@
 
 A window's alarm time is its end ``e``. For a failure from ``t0`` (first line) to ``t1`` (last line)::
 
+    e in [t0 - early, t0 - horizon)           early    on the node that began it
     e in [t0 - horizon, t0 - gap)             before   on the node that began it
     e in [t0 - gap, t0 + grace]               at       on the node that began it
     otherwise, until the window is clear of
@@ -10,8 +11,10 @@ A window's alarm time is its end ``e``. For a failure from ``t0`` (first line) t
     everywhere else                           quiet    where an alarm is false
 
 Alarms of a node no further apart than ``merge`` are one episode. An episode costs one false alarm for each started
-hour of its quiet part; one that touches an incident has its first quiet hour free, so that an early warning is not
-punished and an alarm that is always on is. The threshold of a fold spends the budget on the other folds' scores.
+hour of its quiet part; one that touches an incident has its first quiet hour free. Early alarms are free in an episode
+that goes on until the failure is warned of, and quiet time in any other: who is paged at six and sees the node fail at
+nine was not paged in vain, and an alarm that is always on pays. The threshold of a fold spends the budget on the other
+folds' scores.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from features.windows import as_ns
 from models.intervals import clopper_pearson, mcnemar, poisson_rate
 from models.settings import EvaluationSettings
 
-QUIET, BEFORE, AT, NEITHER = 0, 1, 2, 3
+QUIET, BEFORE, AT, NEITHER, EARLY = 0, 1, 2, 3, 4
 _HOUR = 3_600_000_000_000
 _DAY = 24 * _HOUR
 _LOWEST = 1e-12  # a threshold that scores can be divided by
@@ -53,7 +56,7 @@ class Ground:
     bounds
         First row of each node, and n.
     zone
-        QUIET, BEFORE, AT or NEITHER.
+        QUIET, EARLY, BEFORE, AT or NEITHER.
     failure
         Row of the failures table that BEFORE and AT belong to, else -1.
     stride
@@ -128,7 +131,10 @@ def survey(predictions: pd.DataFrame, truth: Truth, length: int, labels: LabelSe
 def _mark(ground: Ground, truth: Truth, length: int, labels: LabelSettings) -> None:
     horizon, gap = to_nanoseconds(labels.horizon), to_nanoseconds(labels.gap)
     grace, recovery = to_nanoseconds(labels.grace), to_nanoseconds(labels.recovery)
+    early = to_nanoseconds(labels.early)
     nodes = list(truth.table["node"])
+    for row, name in enumerate(nodes):
+        ground.zone[ground.rows_between(name, truth.begin[row] - early, truth.begin[row] - horizon)] = EARLY
     for row in range(len(nodes) - 1, -1, -1):  # the nearest failure to come is written last
         rows = ground.rows_between(nodes[row], truth.begin[row] - horizon, truth.begin[row] - gap)
         ground.zone[rows], ground.failure[rows] = BEFORE, row
@@ -146,9 +152,12 @@ def false_alarms(ground: Ground, rows: Ints, merge: int) -> int:
     """What alarms at these rows (ascending) cost, by the rule in the module's head."""
     if not len(rows):
         return 0
-    node, end, quiet = ground.node[rows], ground.end[rows], ground.zone[rows] == QUIET
+    node, end, zone = ground.node[rows], ground.end[rows], ground.zone[rows]
     apart = np.r_[True, (np.diff(node) != 0) | (np.diff(end) > merge)]
-    touched = np.logical_or.reduceat(~quiet, np.flatnonzero(apart))[np.cumsum(apart) - 1]
+    begins, episode = np.flatnonzero(apart), np.cumsum(apart) - 1
+    warns = np.logical_or.reduceat((zone == BEFORE) | (zone == AT), begins)[episode]
+    quiet = (zone == QUIET) | ((zone == EARLY) & ~warns)
+    touched = np.logical_or.reduceat(~quiet, begins)[episode]
     first = np.flatnonzero(apart | np.r_[True, quiet[1:] != quiet[:-1]])
     last = np.r_[first[1:], len(rows)] - 1
     hours = -(-(end[last] - end[first] + ground.stride) // _HOUR) - touched[first]
@@ -160,13 +169,14 @@ def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...]
 
     An alarm is a score above the threshold. Every threshold above the returned one keeps the budget too.
     """
-    watched = np.flatnonzero(among & (ground.zone == QUIET))
+    watched = np.flatnonzero(among & ((ground.zone == QUIET) | (ground.zone == EARLY)))
     if not len(watched):
         return np.full(len(budgets), np.inf)
     days = ground.days * np.count_nonzero(among) / len(among)
-    # No hour that is charged holds more windows than this, so the best this many decide.
+    # No hour that is charged holds more windows than this, so the best this many decide (early ones may be free).
     per_hour = _HOUR // ground.stride + 1
     most = int(per_hour * (max(budgets) * days + 2 * np.unique(ground.failure).size + 8))
+    most += int(np.count_nonzero(ground.zone[watched] == EARLY))
     best = np.sort(score[watched])[::-1][: most + 1]
     levels = np.unique(best)[::-1]
     steps = np.unique(np.geomspace(1, len(levels), 400).astype(int)) - 1
@@ -215,7 +225,7 @@ def by_chance(ground: Ground, truth: Truth, alarm: Mask, labels: LabelSettings, 
     horizon, gap = to_nanoseconds(labels.horizon), to_nanoseconds(labels.gap)
     random = np.random.default_rng(0)  # the same worlds for every model
     caught = np.zeros(settings.permutations, dtype=np.int64)
-    watched = ground.zone <= BEFORE
+    watched = (ground.zone <= BEFORE) | (ground.zone == EARLY)
     for name in truth.table["node"]:
         code = ground.codes.get(name)
         if code is None:

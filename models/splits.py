@@ -2,8 +2,8 @@
 
 A fold's test rows are blocks of time on nodes. Training rows are all the others, less those of the same
 node nearer to a test row than the embargo, and less every row around the held-out incidents on every node
-they touched. Quiet rows that lie within the embargo of an incident's warning are tested in that incident's fold:
-in any other fold's test they would bar a warning that this other fold is to learn from.
+they touched. Rows that are early, or lie within the embargo of an incident's warning, are tested in that incident's
+fold: another fold's model knows the incident, and in its test they would bar a warning that it is to learn from.
 """
 
 from __future__ import annotations
@@ -68,10 +68,12 @@ def _timeline(windows: pd.DataFrame) -> _Timeline:
 def _blocks(line: _Timeline, failures: pd.DataFrame, settings: LabelSettings, embargo: int = 0) -> list[Rows]:
     """For each failure the rows that overlap its warning, itself or its repair, on every node it touched.
 
-    With an embargo also the rows from which it would reach a warning.
+    With an embargo also the rows from which it would reach a warning, and those that are early.
     """
     length = int(np.max(line.end - line.start))
     before = to_nanoseconds(settings.horizon) + length + embargo
+    if embargo:
+        before = max(before, to_nanoseconds(settings.early) + length)
     after = max(to_nanoseconds(settings.recovery), embargo)
     order = np.lexsort((line.end, line.node))
     bounds = np.searchsorted(line.node[order], np.arange(len(line.codes) + 1))

@@ -8,7 +8,12 @@ from features.settings import LabelSettings, WindowSettings
 from features.tables import FAILURES, LABELS, check, conform, to_ns
 
 WINDOW = WindowSettings(length=timedelta(minutes=20), stride=timedelta(minutes=5))
-SETTINGS = LabelSettings(horizon=timedelta(minutes=20), gap=timedelta(minutes=1), recovery=timedelta(minutes=10))
+SETTINGS = LabelSettings(
+    early=timedelta(minutes=30),
+    horizon=timedelta(minutes=20),
+    gap=timedelta(minutes=1),
+    recovery=timedelta(minutes=10),
+)
 
 
 def failures(*rows: tuple[str, str, str, list[str]]) -> pd.DataFrame:
@@ -33,10 +38,26 @@ def test_windows_that_end_in_the_horizon_before_the_gap_are_warnings() -> None:
     assert [end for end, value in got.items() if value == 1] == ["00:40", "00:45", "00:50", "00:55"]
 
 
+def test_a_window_that_ends_earlier_than_the_horizon_but_not_long_is_neither_quiet_nor_a_warning() -> None:
+    got = labelled(failures(("f", "2026-01-01T01:00:00Z", "2026-01-01T01:00:00Z", ["a"])))
+    assert got["00:25"] == 0
+    assert [end for end, value in got.items() if np.isnan(value)][:2] == ["00:30", "00:35"]
+
+
+def test_a_warning_of_one_failure_is_not_early_for_the_next() -> None:
+    both = failures(
+        ("next", "2026-01-01T01:20:00Z", "2026-01-01T01:20:00Z", ["a"]),
+        ("first", "2026-01-01T00:55:00Z", "2026-01-01T00:55:00Z", ["a"]),
+    )
+    got = labelled(both)
+    assert got["00:50"] == 1
+
+
 def test_no_window_that_overlaps_the_incident_or_its_repair_is_called_quiet() -> None:
     got = labelled(failures(("f", "2026-01-01T01:00:00Z", "2026-01-01T01:04:00Z", ["a"])))
     # last line 01:04, repaired 01:14; the window 01:10-01:30 still holds repair time
     assert [end for end, value in got.items() if np.isnan(value)] == [
+        "00:30", "00:35",  # early
         "01:00", "01:05", "01:10", "01:15", "01:20", "01:25", "01:30",
     ]  # fmt: skip
     assert got["01:35"] == 0

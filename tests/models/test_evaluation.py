@@ -78,9 +78,19 @@ def test_a_warning_that_begins_a_little_before_the_horizon_is_not_false() -> Non
     assert (found["before"], found["false_alarms"]) == (1, 0)
 
 
-def test_a_warning_that_was_on_for_hours_pays_for_them() -> None:
-    found = judged(windows_of(2, 1), FAILURE, [("node00", "2026-01-01T04:00", "2026-01-01T11:55")])
-    assert (found["before"], found["false_alarms"]) == (1, 6)
+def test_a_warning_that_stands_for_hours_until_the_failure_is_not_false() -> None:
+    found = judged(windows_of(2, 1), FAILURE, [("node00", "2026-01-01T06:00", "2026-01-01T11:55")])
+    assert (found["before"], found["false_alarms"]) == (1, 0)
+
+
+def test_an_early_alarm_that_broke_off_is_false() -> None:
+    found = judged(windows_of(2, 1), FAILURE, [("node00", "2026-01-01T06:00", "2026-01-01T08:00")])
+    assert (found["before"], found["false_alarms"]) == (0, 3)
+
+
+def test_an_alarm_that_stood_long_before_the_failure_pays_for_each_hour_that_was_not_even_early_save_one() -> None:
+    found = judged(windows_of(2, 1), FAILURE, [("node00", "2026-01-01T02:00", "2026-01-01T11:55")])
+    assert (found["before"], found["false_alarms"]) == (1, 3)
 
 
 def test_repair_of_one_failure_is_no_warning_of_the_next() -> None:
