@@ -15,6 +15,7 @@ from features.tables import EVENTS, conform
 FLOOD_GAP = pd.Timedelta(minutes=3)  # a line that repeats within this is one event
 LOST_GAP = pd.Timedelta(minutes=5)  # a plain "fallen off the bus" this near to an XID 79 is the same loss
 MOST_VARIANTS = 50  # events of one code on one GPU that differ only in numbers, before they count as one flood
+MOST_WORDINGS = 500  # that differ in words: more than the driver has for any code
 LOST_WITHOUT_XID = "GPU has fallen off the bus (no XID line)"
 OFF_THE_BUS = 79
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d[0-9a-fA-F]*")
@@ -23,18 +24,16 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d[0-9a-fA-F]*")
 def fold(events: pd.DataFrame) -> pd.DataFrame:
     """Repeats of one line on one GPU within `FLOOD_GAP` as one event; plain losses joined to the XID 79 near them.
 
-    A flood whose lines differ in numbers alone (addresses, channels) is one event too, once it is large. Folding the
-    concatenation of folded tables is the same as folding all at once, so history may be read in pieces.
+    A flood whose lines differ in numbers alone (addresses, channels) is one event too, once it is large, and so is a
+    larger one whatever its words. Folding the concatenation of folded tables is the same as folding all at once, so
+    history may be read in pieces.
     """
     if events.empty:
         return EVENTS.empty()
     events = _fold_by(events.reset_index(drop=True), events["detail"])
-    skeleton = events["detail"].str.replace(_NUMBERS.pattern, "#", regex=True)
-    keys = [events["node"], events["pci"], events["xid"].fillna(-1), skeleton]
-    flood = events.groupby(keys)["time"].transform("size") > MOST_VARIANTS
-    if flood.any():
-        folded = _fold_by(events[flood].reset_index(drop=True), skeleton[flood])
-        events = pd.concat([events[~flood], folded], ignore_index=True)
+    events = _fold_flood(events, events["detail"].str.replace(_NUMBERS.pattern, "#", regex=True), MOST_VARIANTS)
+    if len(events) > MOST_WORDINGS:
+        events = _fold_flood(events, pd.Series("", index=events.index, dtype="str"), MOST_WORDINGS)
     return conform(_join_losses(events).sort_values(["time", "node", "pci"], kind="stable"), EVENTS)
 
 
@@ -66,6 +65,15 @@ def place(events: pd.DataFrame, gpus: pd.DataFrame, told: dict[tuple[str, str], 
 def nanoseconds(times: pd.Series) -> NDArray[np.int64]:
     """Times as the arrays count them."""
     return np.asarray(pd.DatetimeIndex(times).as_unit("ns").asi8)
+
+
+def _fold_flood(events: pd.DataFrame, alike: pd.Series, most: int) -> pd.DataFrame:
+    """Events of one code on one GPU whose text is alike, folded where there are more than so many of them."""
+    keys = [events["node"], events["pci"], events["xid"].fillna(-1), alike]
+    flood = events.groupby(keys)["time"].transform("size") > most
+    if not flood.any():
+        return events
+    return pd.concat([events[~flood], _fold_by(events[flood].reset_index(drop=True), alike[flood])], ignore_index=True)
 
 
 def _fold_by(events: pd.DataFrame, detail: pd.Series) -> pd.DataFrame:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from features import catalogue
-from features.folding import LOST_WITHOUT_XID, fold, place
+from features.folding import LOST_WITHOUT_XID, fold, nanoseconds, place
 from features.gauge import from_gauge
-from features.tables import EVENTS, conform
+from features.tables import EVENTS, LOGS, conform, to_time
 
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a b, Graphics Exception
 # NVRM: Xid (0000:03:00): 14, Channel 00000001
@@ -47,16 +47,28 @@ _PLACE = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]{4,24}): (GPU-[0-9a-fA-F-]{
 _PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})(?:\.[0-7])?")
 _TARGET = (
     r"(?:^|[^a-z])s?xids?(?:[^a-z]|$)|fallen off the bus|recovery action changed|nvrm: the nvidia gpu"
-    r"|\(pci id: [0-9a-f:]+\) installed"
+    r"|\(pci id: [0-9a-f:]+\) installed|nvrm: gpu at pci:"
 )
 
 # What an export calls the stream when it does not name the program that wrote the line
 SILENT_SOURCES = frozenset({"", "syslog", "messages", "journal", "journald", "file", "docker_logs", "varlogs", "stdin"})
 MOST_DETAIL = 400  # characters of a line that an event keeps; the driver's own are shorter
 _PIECE = 50_000  # lines decoded at once
+_FOLD_EVERY = 64  # tables of events that are held before they are folded
 LOST_LINES_GAP = pd.Timedelta(seconds=1)  # the three lines of a loss come within a second
 
-__all__ = ["Line", "decode", "fold", "from_gauge", "is_target_line", "pci", "place", "read_line", "recovery_action"]
+__all__ = [
+    "Line",
+    "decode",
+    "decode_pieces",
+    "fold",
+    "from_gauge",
+    "is_target_line",
+    "pci",
+    "place",
+    "read_line",
+    "recovery_action",
+]
 
 
 class Line(NamedTuple):
@@ -110,12 +122,21 @@ def read_line(message: str) -> Line | str | None:
 
 
 def decode(logs: pd.DataFrame, gpus: pd.DataFrame, counts: Counter[str] | None = None) -> pd.DataFrame:
-    """Events of a table of logs, repeats folded, in time order.
+    """Events of a table of logs, repeats folded, in time order: as `decode_pieces` of one piece."""
+    return decode_pieces([logs], gpus, counts)
+
+
+def decode_pieces(
+    pieces: Iterable[pd.DataFrame], gpus: pd.DataFrame, counts: Counter[str] | None = None
+) -> pd.DataFrame:
+    """Events of tables of logs that follow each other in time, repeats folded, in time order.
+
+    A flood of a million lines is folded piece by piece, so that only its few events are held.
 
     Parameters
     ----------
-    logs
-        Frame of `LOGS`; only lines that the kernel wrote, or whose export does not say who did, are believed.
+    pieces
+        Frames of `LOGS`; only lines that the kernel wrote, or whose export does not say who did, are believed.
     gpus
         Frame of `GPUS`: which UUID was last seen at which address.
     counts
@@ -127,18 +148,26 @@ def decode(logs: pd.DataFrame, gpus: pd.DataFrame, counts: Counter[str] | None =
         Frame of `EVENTS`.
     """
     counts = Counter() if counts is None else counts
-    lines = logs[is_target_line(logs["message"])] if len(logs) else logs
-    if lines.empty:
-        return EVENTS.empty()
-    # A flood of a million lines is folded piece by piece, so that only its few events are held
-    pieces = [_decoded(lines.iloc[first : first + _PIECE], counts) for first in range(0, len(lines), _PIECE)]
-    believed = lines[lines["kernel"] | lines["source"].isin(SILENT_SOURCES)]
-    if lost := list(_three_lines(believed)):
-        pieces.append(conform(pd.DataFrame(lost), EVENTS))
-    pieces = [piece for piece in pieces if len(piece)]
-    if not pieces:
-        return EVENTS.empty()
-    return fold(place(pd.concat(pieces, ignore_index=True), gpus, _places(believed)))
+    held: list[pd.DataFrame] = []
+    told: dict[tuple[str, str], str] = {}
+    before = LOGS.empty()  # what the next piece's first lines may complete
+    for logs in pieces:
+        lines = logs[is_target_line(logs["message"])] if len(logs) else logs
+        if lines.empty:
+            continue
+        held += [_decoded(lines.iloc[first : first + _PIECE], counts) for first in range(0, len(lines), _PIECE)]
+        believed = lines[lines["kernel"] | lines["source"].isin(SILENT_SOURCES)]
+        told |= _places(believed)
+        losses, before = _three_lines(believed, before)
+        held.append(losses)
+        if len(held) > _FOLD_EVERY:
+            held = [fold(_joined(held))]
+    return fold(place(_joined(held), gpus, told))
+
+
+def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    full = [table for table in tables if len(table)]
+    return pd.concat(full, ignore_index=True) if full else EVENTS.empty()
 
 
 def _decoded(lines: pd.DataFrame, counts: Counter[str]) -> pd.DataFrame:
@@ -216,18 +245,39 @@ def _link(text: str) -> int | None:
     return int(found[1]) if found and int(found[1]) >= 0 else None
 
 
-def _three_lines(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Losses told in three lines of their own: the first names the GPU, the last says it is gone."""
+def _three_lines(lines: pd.DataFrame, before: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Losses told in three lines of their own: the first names the GPU, the last says it is gone.
+
+    Takes the lines that the call before gave back beside its events, and gives back those that the next may complete.
+    """
     message = lines["message"]
     names = message.str.contains("NVRM: The NVIDIA GPU", regex=False)
-    gone = lines[message.str.contains(_GONE.pattern) & ~names]
-    named = lines[names] if len(gone) else gone
-    for node, time in zip(gone["node"], gone["time"], strict=True):
-        near = named[(named["node"] == node) & ((named["time"] - time).abs() <= LOST_LINES_GAP)]
-        for text, first in zip(near["message"], near["time"], strict=True):
-            if found := _NAMED.search(text):
-                line = _lost(found[1])._asdict()
-                yield {"node": node, "time": min(first, time), "last": time, "count": 1, "origin": "log"} | line
+    part = lines[names | message.str.contains(_GONE.pattern)]
+    if part.empty:
+        return EVENTS.empty(), before
+    both = pd.concat([before.assign(new=False), part.assign(new=True)], ignore_index=True)
+    both["pci"] = [pci(found[1]) if (found := _NAMED.search(text)) else "" for text in both["message"]]
+    rows = [row for node, of_node in both.groupby("node") for row in _losses(str(node), of_node)]
+    recent = part[part["time"] >= part["time"].max() - LOST_LINES_GAP]
+    return conform(pd.DataFrame(rows), EVENTS) if rows else EVENTS.empty(), recent
+
+
+def _losses(node: str, lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """One event for each line that a GPU is gone, and each GPU that a line named within `LOST_LINES_GAP` of it."""
+    gap = LOST_LINES_GAP.value
+    lines = lines.sort_values("time", kind="stable")
+    gone, named = lines[lines["pci"] == ""], lines[lines["pci"] != ""]
+    ends, end_is_new = nanoseconds(gone["time"]), gone["new"].to_numpy(dtype=bool)
+    for address, of_gpu in named.groupby("pci"):
+        starts, start_is_new = nanoseconds(of_gpu["time"]), of_gpu["new"].to_numpy(dtype=bool)
+        low, high = np.searchsorted(ends, [starts[0] - gap, starts[-1] + gap + 1])
+        for end, end_new in zip(ends[low:high].tolist(), end_is_new[low:high].tolist(), strict=True):
+            after = int(np.searchsorted(starts, end))
+            near = min((abs(int(starts[at]) - end), at) for at in (after - 1, after) if 0 <= at < len(starts))
+            if near[0] <= gap and (end_new or start_is_new[near[1]]):
+                start = int(starts[near[1]])
+                times = {"time": to_time(min(start, end)), "last": to_time(max(start, end))}
+                yield {"node": node, **times, "count": 1, "origin": "log", **_lost(str(address))._asdict()}
 
 
 def _places(lines: pd.DataFrame) -> dict[tuple[str, str], str]:

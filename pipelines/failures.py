@@ -25,7 +25,7 @@ _UUID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
 def events(store: Store, config: Config, counts: Counter[str] | None = None) -> pd.DataFrame:
     """Every XID event of the store, of all origins, in time order.
 
-    Reads one node's day at a time; what grows is the table of events, and floods are folded as they come.
+    Reads some lines of one node at a time; what grows is the table of events, and floods are folded as they come.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def _labels(config: Config, preset: str | None) -> LabelSettings:
 
 def _by_node(store: Store, gpus: pd.DataFrame, counts: Counter[str]) -> Iterator[pd.DataFrame]:
     for node in store.nodes():
-        for day in store.log_days(node):
-            yield xid.decode(store.logs(day * DAY_NS, (day + 1) * DAY_NS, [node]), gpus, counts)
+        batches = (batch for day in store.log_days(node) for batch in store.log_batches(node, day))
+        yield xid.decode_pieces(batches, gpus, counts)
         yield from _metric_events(store, node, gpus)
 
 

@@ -149,6 +149,33 @@ def test_a_flood_of_changing_numbers_is_one_event() -> None:
     assert decoded(*flood, step=0.1)["count"].tolist() == [1000]
 
 
+def test_a_flood_of_changing_words_is_one_event_once_it_is_large() -> None:
+    words = ["".join("abcdefghij"[int(digit)] for digit in str(place)) for place in range(2000)]
+    assert decoded(*(f"NVRM: Xid (PCI:0000:4e:00): 31, pid=7, name=t, {word}" for word in words), step=0.1)[
+        "count"
+    ].tolist() == [2000]
+
+
+def test_lines_read_in_pieces_give_the_same_events() -> None:
+    logs = lines(
+        "NVRM: GPU at PCI:0000:5a:00: GPU-6f0d1234-aaaa",
+        "NVRM: The NVIDIA GPU 0000:5a:00.0",
+        "NVRM: (PCI ID: 10de:1234) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+        "NVRM: Xid (PCI:0000:4e:00): 95, x",
+        "NVRM: Xid (PCI:0000:4e:00): 95, x",
+        step=0.3,
+    )
+    whole = xid.decode(logs, GPUS.empty())
+    assert whole[["pci", "gpu", "xid", "count"]].to_numpy().tolist() == [
+        ["0000:5a:00", "GPU-6f0d1234-aaaa", 79, 1],
+        ["0000:4e:00", "", 95, 2],
+    ]
+    for size in (1, 2, 3, 4):
+        pieces = [logs[first : first + size] for first in range(0, len(logs), size)]
+        pd.testing.assert_frame_equal(xid.decode_pieces(pieces, GPUS.empty()), whole)
+
+
 def test_the_same_line_an_hour_later_is_another_event() -> None:
     assert len(decoded(*["NVRM: Xid (PCI:0000:4e:00): 95, x"] * 2, step=3600)) == 2
 
@@ -224,6 +251,7 @@ def test_a_pci_address_has_one_form(written: str, canonical: str) -> None:
         ("GPU 3 has fallen off the bus", True),
         ("GPU recovery action changed to 0x2 (Node Reboot Required)", True),
         ("NVRM: The NVIDIA GPU 0000:5a:00.0", True),
+        ("NVRM: GPU at PCI:0000:c1:00: GPU-6f0d", True),
         ("eth0: link becomes ready", False),
         ("taxidermy exited", False),
     ],
