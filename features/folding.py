@@ -15,6 +15,7 @@ from features.tables import EVENTS, conform
 FLOOD_GAP = pd.Timedelta(minutes=3)  # a line that repeats within this is one event
 LOST_GAP = pd.Timedelta(minutes=5)  # a plain "fallen off the bus" this near to an XID 79 is the same loss
 MOST_VARIANTS = 50  # events of one code on one GPU that differ only in numbers, before they count as one flood
+MOST_COUNT = 1000  # lines of an event that is a flood by itself
 MOST_WORDINGS = 500  # that differ in words: more than the driver has for any code
 LOST_WITHOUT_XID = "GPU has fallen off the bus (no XID line)"
 OFF_THE_BUS = 79
@@ -68,9 +69,9 @@ def nanoseconds(times: pd.Series) -> NDArray[np.int64]:
 
 
 def _fold_flood(events: pd.DataFrame, alike: pd.Series, most: int) -> pd.DataFrame:
-    """Events of one code on one GPU whose text is alike, folded where there are more than so many of them."""
-    keys = [events["node"], events["pci"], events["xid"].fillna(-1), alike]
-    flood = events.groupby(keys)["time"].transform("size") > most
+    """Events of one code on one GPU whose text is alike, folded where they are very many or one is a flood already."""
+    groups = events.groupby([events["node"], events["pci"], events["xid"].fillna(-1), alike])
+    flood = (groups["time"].transform("size") > most) | (groups["count"].transform("max") > MOST_COUNT)
     if not flood.any():
         return events
     return pd.concat([events[~flood], _fold_by(events[flood].reset_index(drop=True), alike[flood])], ignore_index=True)

@@ -186,6 +186,12 @@ def test_folding_in_pieces_is_folding_at_once() -> None:
     pd.testing.assert_frame_equal(xid.fold(pd.concat(pieces)), xid.decode(flood, GPUS.empty()))
 
 
+def test_a_flood_of_changing_numbers_is_one_event_in_pieces_too() -> None:
+    flood = lines(*(f"NVRM: Xid (PCI:0000:4e:00): 95, LTC (0x{n:x})" for n in range(2400)), step=0.1)
+    events = xid.decode_pieces([flood[:1200], flood[1200:]], GPUS.empty())
+    assert events["count"].tolist() == [2400]
+
+
 def test_what_can_t_be_read_is_counted_and_the_rest_goes_on() -> None:
     counts: Counter[str] = Counter()
     messages = (
