@@ -78,7 +78,7 @@ def run(
     """
     began_at = time.perf_counter()
     free = label_free(names, settings)
-    told = apart(rows, _place(windows), label == 0, *free, most=settings.quiet_windows)
+    told = apart(rows, place_of(windows), label == 0, *free, most=settings.quiet_windows)
     others = [(_told_of(X, y, names, settings).signs, y) for X, y in also]
     telling = time.perf_counter() - began_at
     table, skipped, seconds = over(
@@ -128,7 +128,8 @@ def over(
     return table, skipped, seconds
 
 
-def _place(windows: pd.DataFrame) -> Place:
+def place_of(windows: pd.DataFrame) -> Place:
+    """Where the rows of these `WINDOWS` come from."""
     node, end = windows["node"].to_numpy(dtype=object), as_ns(windows["end"])
     return Place(node, end, np.lexsort((end, pd.factorize(node, sort=True)[0])).astype(np.int64))
 
@@ -136,4 +137,4 @@ def _place(windows: pd.DataFrame) -> Place:
 def _told_of(X: pd.DataFrame, y: Labels, names: tuple[str, ...], settings: ModelSettings) -> Told:
     """What is told of another cluster's rows, each by others of that cluster."""
     windows = pd.DataFrame({"node": X.index.get_level_values(0), "end": X.index.get_level_values(1)})
-    return apart(of_matrix(X), _place(windows), y == 0, *label_free(names, settings))
+    return apart(of_matrix(X), place_of(windows), y == 0, *label_free(names, settings))

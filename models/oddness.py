@@ -11,8 +11,6 @@ columns' tails were not learned from: how often something new happens to a metri
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from models import usual_kernels as kernels
 from models.layout import STATES, Layout
+from models.parallel import in_parts
 from models.tail_kernels import KNOTS
 
 Singles = NDArray[np.float32]
@@ -29,8 +28,8 @@ Codes = NDArray[np.int64]
 _TABLES = ("centre", "scale", "rate", "knots", "levels", "shape")
 _MOST_ROWS = 40_000  # quiet rows that tails are learned from; more only cost time
 _COLUMNS_AT_ONCE = 64
+_METRICS_AT_ONCE = 4
 _ROWS_AT_ONCE = 512  # what is read by rows and written by columns stays near
-_THREADS = 2
 
 
 class Columns:
@@ -65,7 +64,7 @@ class Columns:
             _unfold(part, ~own[low:high])
             kernels.learn(part, edges, inside, own[low:high], tables, low)
 
-        _over(values.shape[1], some)
+        in_parts(values.shape[1], some, _COLUMNS_AT_ONCE)
         return made
 
     def codes(self, node: NDArray[Any]) -> Codes:
@@ -96,8 +95,8 @@ class Columns:
             pairs = [(m, *pair) for m in range(low, high) for pair in layout.metrics[m].pairs]
             kernels.tell(turned, codes, state, np.array(pairs, dtype=np.int64), tables, out, which)
 
-        _over(len(turned), turn)
-        _over(count, some, at_once=4)
+        in_parts(len(turned), turn, _COLUMNS_AT_ONCE)
+        in_parts(count, some, _METRICS_AT_ONCE)
         return out.T, which.T
 
     def _tuple(self) -> tuple[Any, Any, Any, Any, Any, Any]:
@@ -137,10 +136,3 @@ def _unfold(columns: Singles, peers: Mask) -> None:
     """Undo the logarithm of peer columns in place: a tail falls as a power of the distance, not of its logarithm."""
     for row in np.flatnonzero(peers):
         columns[row] = np.sign(columns[row]) * np.expm1(np.minimum(np.abs(columns[row]), 60.0))
-
-
-def _over(count: int, work: Callable[[int, int], None], at_once: int = _COLUMNS_AT_ONCE) -> None:
-    """Do a loop in parts, on threads: the kernels let go of the interpreter."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for done in [pool.submit(work, low, min(low + at_once, count)) for low in range(0, count, at_once)]:
-            done.result()

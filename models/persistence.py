@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from models.score_kernels import owned, trailing
 from models.scorers import Place
 
 # Trailing spans of windows whose means count alike: a quarter of an hour is soon told, three quarters are not a blip
@@ -38,7 +40,7 @@ def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
     return out
 
 
-def lasting(surprise: NDArray[Any], where: Place) -> NDArray[Any]:
+def lasting(surprise: NDArray[Any], where: Place, mute: NDArray[np.bool_] | None = None) -> NDArray[Any]:
     """What of a node's surprises lasts: the mean of the means of its last windows over `SPANS`, column by column.
 
     A window that is not there counts as no surprise. Rows may stand in any order; they come back in theirs.
@@ -47,19 +49,16 @@ def lasting(surprise: NDArray[Any], where: Place) -> NDArray[Any]:
     ----------
     surprise
         [n, M].
+    mute
+        [n], rows that count as no surprise whatever theirs is.
     """
-    values = np.asarray(surprise)[where.order]
-    node, end = where.node[where.order], where.end[where.order]
-    weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(max(SPANS) + 1)])
-    weight = weight.astype(values.dtype)
-    apart = stride(node, end)
-    total = values * weight[0]
-    for back in range(1, min(max(SPANS), len(values))):
-        lag = np.minimum((end[back:] - end[:-back]) // apart, max(SPANS))
-        rows = back + np.flatnonzero((node[back:] == node[:-back]) & (lag < max(SPANS)))
-        total[rows] += values[rows - back] * weight[lag[rows - back]][:, None]
-    out: NDArray[Any] = np.empty_like(total)
-    out[where.order] = total
+    values = np.asarray(surprise)
+    node, end = pd.factorize(where.node)[0].astype(np.int64)[where.order], where.end[where.order]
+    weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(max(SPANS))])
+    counts = np.ones(len(values), dtype=bool) if mute is None else ~mute
+    out: NDArray[Any] = np.zeros(values.shape, dtype=values.dtype)
+    held = owned(values, values.dtype)
+    trailing(held, where.order, node, end, stride(node, end), counts, weight.astype(values.dtype), out)
     return out
 
 

@@ -137,13 +137,21 @@ def _forward(folds: Folds, asked: Ask, models: ModelSettings) -> pd.DataFrame:
         # persistence looks back over windows before the step, which are there for the job too
         ahead = np.flatnonzero((end < first) & (end >= first - LOOK_BACK * stride))
         rows = np.concatenate([ahead, fold.test])
-        scores = lineup.score(ask(rows), asked.began[rows]).iloc[len(ahead) :]
+        signs = _told(lineup, ask, rows, asked.windows)
+        scores = lineup.judge(signs, asked.began[rows]).iloc[len(ahead) :]
         about = asked.windows.iloc[fold.test]
         parts += [about.assign(model=name, fold=fold.number, score=scores[name].to_numpy()) for name in scores.columns]
     _require(asked.names[0], skipped)
     absent = {name for _, name in skipped}
     kept = [part for part in parts if part["model"].iloc[0] not in absent]
     return conform(pd.concat(kept, ignore_index=True), PREDICTIONS)[list(PREDICTIONS.columns)]
+
+
+def _told(lineup: Lineup, ask: Callable[[Rows], pd.DataFrame], rows: Rows, windows: pd.DataFrame) -> Signs:
+    """What a fitted line-up tells of rows; a step's matrix is not held whole."""
+    assert lineup.teller is not None  # noqa: S101  # for the type checker: it has been fitted on a matrix
+    where = crossfit.place_of(windows.iloc[rows])
+    return lineup.teller.signs_by(lambda some: ask(rows[some]), where)
 
 
 def _require(champion: str, skipped: Mapping[tuple[int, str], str]) -> None:

@@ -74,6 +74,46 @@ def path_lengths(
     return out
 
 
+@compiled
+def trailing(
+    values: NDArray[Any],
+    order: Codes,
+    node: Codes,
+    end: Codes,
+    apart: int,
+    counts: NDArray[np.bool_],
+    weight: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    """Each row's sum of its node's last rows, weighed by how many windows ago they were.
+
+    Parameters
+    ----------
+    values, out
+        [n, M]; ``out`` begins with zeros.
+    order
+        [n], by node and time.
+    node, end, apart
+        [n] of the rows in that order, time in the unit of ``apart``, which is one window.
+    counts
+        [n], rows without count as zeros.
+    weight
+        [L].
+    """
+    for place in range(len(order)):
+        into = out[order[place]]
+        for back in range(min(len(weight), place + 1)):
+            if node[place - back] != node[place]:
+                break
+            ago = (end[place] - end[place - back]) // apart
+            if ago >= len(weight):
+                break
+            if counts[order[place - back]]:
+                part, share = values[order[place - back]], weight[ago]
+                for column in range(len(into)):
+                    into[column] += part[column] * share
+
+
 def owned(values: NDArray[Any], kind: Any) -> NDArray[Any]:
     """Rows side by side and writable, of one type: loops are compiled anew for each other kind of array."""
     return np.require(values, kind, ["C", "W"])

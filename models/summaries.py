@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from features.families import FAMILIES
 from features.names import column
 from models.layout import Layout
+from models.parallel import in_parts
 from models.persistence import run_length
 from models.scorers import Place
 
 _ODD = 2.0  # -log10: one quiet window in a hundred
 _FLOOR = 1.3  # what one quiet window in twenty has is all the same: trees' few bins are for the tail
 _MANY = 50  # metrics at most in higher criticism
+_ROWS_AT_ONCE = 8_000
 
 _FAMILIES = tuple(name for name in FAMILIES if name not in {"phase", "history"})
 _EACH = ("top", "second", "many", "held", "long")
@@ -36,32 +38,43 @@ def summarise(
 ) -> NDArray[np.float32]:
     """Summaries [n, K] of metrics' surprises [n, M] and what of them lasts; a family without metrics is NaN."""
     family = np.array([FAMILIES[metric.family] for metric in layout.metrics], dtype=object)
-    parts: list[NDArray[Any]] = []
-    for name in _FAMILIES:
-        own = odd[:, family == name]
+    out = np.empty((len(odd), len(_FAMILIES) * len(_EACH) + 4), dtype=np.float32)
+    hot = np.zeros((len(odd), len(_FAMILIES)), dtype=bool)
+
+    def some(low: int, high: int) -> None:
+        _summarise(odd[low:high], lasting[low:high], family, out[low:high], hot[low:high])
+
+    in_parts(len(odd), some, _ROWS_AT_ONCE)
+    for number, name in enumerate(_FAMILIES):
+        if (family == name).any():
+            out[:, number * len(_EACH) + _EACH.index("long")] = run_length(hot[:, number], where)
+    return out
+
+
+def _summarise(
+    odd: NDArray[np.float32],
+    lasting: NDArray[np.float32],
+    family: NDArray[Any],
+    out: NDArray[np.float32],
+    hot: NDArray[np.bool_],
+) -> None:
+    """Fill all of the summaries but for how long, and whether each family is odd [n, F]."""
+    for number, name in enumerate(_FAMILIES):
+        into, held = out[:, number * len(_EACH) :], family == name
+        own = odd[:, held]
         if not own.shape[1]:
-            parts.append(np.full((len(odd), len(_EACH)), np.nan))
+            into[:, : len(_EACH)] = np.nan
             continue
         best = -np.sort(-own, axis=1)[:, :3] if own.shape[1] > 1 else own
-        top = best[:, 0]
-        parts.append(
-            np.column_stack(
-                [
-                    np.maximum(top, _FLOOR),
-                    np.maximum(best[:, 1:].mean(axis=1), _FLOOR) if best.shape[1] > 1 else np.zeros(len(odd)),
-                    (own > _ODD).mean(axis=1),
-                    np.maximum(lasting[:, family == name].max(axis=1), _FLOOR),
-                    run_length(top > _ODD, where),
-                ]
-            )
-        )
-    top = odd.max(axis=1, initial=0.0)
-    parts.append(
-        np.column_stack(
-            [top, lasting.max(axis=1, initial=0.0), criticism(odd), (odd > _ODD).mean(axis=1) if odd.shape[1] else top]
-        )
-    )
-    return np.hstack(parts).astype(np.float32)
+        hot[:, number] = best[:, 0] > _ODD
+        into[:, 0] = np.maximum(best[:, 0], _FLOOR)
+        into[:, 1] = np.maximum(best[:, 1:].mean(axis=1), _FLOOR) if best.shape[1] > 1 else 0.0
+        into[:, 2] = (own > _ODD).mean(axis=1)
+        into[:, 3] = np.maximum(lasting[:, held].max(axis=1), _FLOOR)
+    out[:, -4] = odd.max(axis=1, initial=0.0)
+    out[:, -3] = lasting.max(axis=1, initial=0.0)
+    out[:, -2] = criticism(odd)
+    out[:, -1] = (odd > _ODD).mean(axis=1) if odd.shape[1] else out[:, -4]
 
 
 def criticism(odd: NDArray[np.float32]) -> NDArray[np.float64]:

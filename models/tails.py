@@ -12,10 +12,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from models.parallel import in_parts
 from models.tail_kernels import BEYOND, LEAST_SHAPE, LEVELS, MOST, PRIOR_ROWS, PRIOR_SHAPE
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 16_000  # what is read of rows side by side stays near
 
 
 class Tails:
@@ -37,15 +40,27 @@ class Tails:
         self.knots, self.levels, self.shape, self.logged = knots, levels, shape, logged
 
     @classmethod
-    def fit(cls, values: NDArray[Any], *, overlap: float = 1.0, logged: bool = False) -> Self:
+    def fit(
+        cls, values: NDArray[Any], rows: NDArray[Any] | None = None, *, overlap: float = 1.0, logged: bool = False
+    ) -> Self:
         """Learn from quiet rows [n, C]; NaN is left out.
 
         Parameters
         ----------
+        rows
+            Which of the rows are meant, if not all.
         overlap
             How many rows tell as much as one: windows overlap.
         """
-        parts = [_fit_one(np.asarray(column, dtype=np.float64), overlap, logged) for column in np.asarray(values).T]
+        values = np.asarray(values)
+        parts: list[tuple[Floats, Floats, float]] = [_fit_one(np.zeros(0), overlap, logged)] * values.shape[1]
+
+        def some(low: int, high: int) -> None:
+            block = values[:, low:high] if rows is None else values[rows, low:high]
+            for number in range(low, high):
+                parts[number] = _fit_one(block[:, number - low], overlap, logged)
+
+        in_parts(len(parts), some, _COLUMNS_AT_ONCE)
         knots, levels, shape = (np.array(part) for part in zip(*parts, strict=True)) if parts else _nothing()
         return cls(knots, levels, shape, logged=logged)
 
@@ -53,8 +68,12 @@ class Tails:
         """-log10 of the share of quiet rows at least as odd, [n, C]; NaN is no surprise at all (0)."""
         values = np.asarray(values)
         out = np.empty(values.shape, dtype=np.float32)
-        for column in range(values.shape[1]):
-            out[:, column] = self.one(values[:, column], column)
+
+        def some(low: int, high: int) -> None:
+            for column in range(values.shape[1]):
+                out[low:high, column] = self.one(values[low:high, column], column)
+
+        in_parts(len(values), some, _ROWS_AT_ONCE)
         return out
 
     def one(self, values: NDArray[Any], column: int = 0) -> Floats:
@@ -81,9 +100,9 @@ def _nothing() -> tuple[Floats, Floats, Floats]:
     return np.zeros((0, len(LEVELS) + 2)), np.zeros((0, len(LEVELS) + 2)), np.zeros(0)
 
 
-def _fit_one(values: Floats, overlap: float, logged: bool) -> tuple[Floats, Floats, float]:
+def _fit_one(values: NDArray[Any], overlap: float, logged: bool) -> tuple[Floats, Floats, float]:
     """Knots, their levels and the shape beyond, for one column."""
-    found = np.sort(values[~np.isnan(values)])
+    found = np.sort(values[~np.isnan(values)]).astype(np.float64)
     count = len(found)
     size = len(LEVELS) + 2
     if count == 0:

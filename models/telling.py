@@ -37,7 +37,7 @@ _EMBARGO = 80 * 60_000_000_000  # a window and an hour
 _OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
 _MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn, and a mean over windows would be one window's
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
-_AT_ONCE = 10_000  # rows that are told at a time: a matrix of thousands of columns is not held whole
+_AT_ONCE = 10_000  # rows at a time: a matrix of thousands of columns is not held whole
 
 
 class Signs(NamedTuple):
@@ -129,6 +129,13 @@ def _portions(tell: Rows, where: Place) -> list[Rows]:
     return [tell[portion[held] == number] for number in np.unique(portion[: len(slots)])]
 
 
+def by_nodes(where: Place, most: int = _AT_ONCE) -> list[Rows]:
+    """Rows in parts of whole nodes, about so many rows in each, by node and time."""
+    codes = pd.factorize(where.node[where.order])[0]
+    part = (np.cumsum(np.bincount(codes)) - 1) // most
+    return [where.order[part[codes] == number] for number in np.unique(part)]
+
+
 class Teller:
     """Fitted on quiet rows.
 
@@ -182,14 +189,29 @@ class Teller:
 
     def signs(self, X: pd.DataFrame) -> Signs:
         """What is told of rows that the fit did not see."""
-        values, where = _values(X), place(X)
-        raw, which = self.columns.metrics(values, where.node, states_of(values, self.layout), self.layout)
-        odd = np.minimum(self.tails.surprise(raw), _MOST)
-        signs = signs_of(X, values, odd, which, self.layout, where)
-        opinions = {
-            name: model.score(X if self.reads[name] == "X" else getattr(signs, self.reads[name]))
-            for name, model in self.models.items()
-        }
+        return self.signs_by(lambda _: X, place(X), [np.arange(len(X))])
+
+    def signs_by(self, ask: Callable[[Rows], pd.DataFrame], where: Place, parts: Sequence[Rows] | None = None) -> Signs:
+        """The same of rows that are asked for a few nodes at a time, by their numbers in ``where``."""
+        shape = (len(where.node), len(self.layout.metrics))
+        odd, which = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int32)
+        opinions = {name: np.zeros(shape[0]) for name in self.models}
+        kept = []
+        parts = by_nodes(where) if parts is None else parts
+        for some in parts:
+            X = ask(some)
+            values, here = _values(X), place(X)
+            raw, which[some] = self.columns.metrics(values, here.node, states_of(values, self.layout), self.layout)
+            odd[some] = np.minimum(self.tails.surprise(raw), _MOST)
+            for name, model in self.models.items():
+                if self.reads[name] == "X":
+                    opinions[name][some] = model.score(X)
+            kept.append(_kept(X, self.layout))
+        plain = kept[0] if len(kept) == 1 else pd.concat(kept).iloc[np.argsort(np.concatenate(parts))]
+        signs = _of_kept(plain, odd, which, self.layout, where)
+        for name, model in self.models.items():
+            if self.reads[name] != "X":
+                opinions[name] = model.score(getattr(signs, self.reads[name]))
         return signs._replace(opinions=opinions)
 
     def to_state(self) -> dict[str, Any]:
@@ -236,21 +258,20 @@ def apart(
     deal = [(_thin(learn, most), tell) for learn, tell in blocks(where, quiet)]
     opinions = {name: np.zeros(len(where.node)) for name in make}
     whole = {name: how for name, how in make.items() if reads[name] == "X"}
-    raw, which, kept, layout = _measured(rows, deal, where, whole, opinions)
-    odd = np.empty_like(raw)
-    for learn, tell in deal:
-        tails = Tails.fit(raw[learn], overlap=_OVERLAP, logged=True)
-        odd[tell] = np.minimum(tails.surprise(raw[tell]), _MOST)
-    # what is kept holds all that signs are made of beside the surprises
-    small = read([str(name) for name in kept.columns])
-    narrow = replace(layout, states=small.states, group=small.group)
-    signs = signs_of(kept, _values(kept), odd, which, narrow, where)
+    odd, which, kept, layout = _measured(rows, deal, where, whole, opinions)
+    every = Tails.fit(odd, quiet, overlap=_OVERLAP, logged=True)
+    apiece = [Tails.fit(odd, learn, overlap=_OVERLAP, logged=True) for learn, _ in deal]
+    for tails, (_, tell) in zip(apiece, deal, strict=True):
+        for low in range(0, len(tell), _AT_ONCE):  # in place: with a million windows such a table takes gigabytes
+            some = tell[low : low + _AT_ONCE]
+            odd[some] = np.minimum(tails.surprise(odd[some]), _MOST)
+    signs = _of_kept(kept, odd, which, layout, where)
     for name in make:
         if reads[name] != "X":
             seen = getattr(signs, reads[name])
             for learn, tell in deal:
                 opinions[name][tell] = make[name]().fit(seen.iloc[_thin(learn, _MOST_ROWS)]).score(seen.iloc[tell])
-    return Told(signs._replace(opinions=opinions), Tails.fit(raw[quiet], overlap=_OVERLAP, logged=True))
+    return Told(signs._replace(opinions=opinions), every)
 
 
 def _measured(
@@ -285,6 +306,14 @@ def _measured(
     return raw, which, pd.concat(parts).iloc[np.argsort(np.concatenate(order))], layout
 
 
+def _of_kept(
+    kept: pd.DataFrame, odd: NDArray[np.float32], which: NDArray[np.int32], layout: Layout, where: Place
+) -> Signs:
+    """Signs of rows of which the matrix's few columns are kept that signs are made of beside the surprises."""
+    small = read([str(name) for name in kept.columns])
+    return signs_of(kept, _values(kept), odd, which, replace(layout, states=small.states, group=small.group), where)
+
+
 def signs_of(
     X: pd.DataFrame,
     values: NDArray[Any],
@@ -297,7 +326,7 @@ def signs_of(
     names = [metric.name for metric in layout.metrics]
     states = list(layout.states)
     kept = _kept(X, layout)
-    lasts = lasting(np.where(unheard(kept)[:, None], np.float32(0), odd), where)
+    lasts = lasting(odd, where, unheard(kept))
     table = np.hstack([summarise(odd, lasts, layout, where), values[:, states].astype(np.float32)])
     columns = [*summary_columns(), *(str(X.columns[number]) for number in states)]
     return Signs(

@@ -8,8 +8,9 @@ import pytest
 
 from models.layout import CHANGING, IDLE, STEADY, read, states_of
 from models.oddness import Columns
+from models.scorers import place
 from models.summaries import criticism, summary_columns
-from models.telling import Teller
+from models.telling import Teller, by_nodes
 from tests.models.planted import failures_at, matrix_of, windows_of
 
 WINDOWS = windows_of(6, 6)
@@ -76,6 +77,16 @@ def test_a_metric_that_stays_odd_lasts_and_a_lone_window_does_not() -> None:
     lasts = FITTED.signs(steady).lasting["metric_1"].iloc[-1]
     assert lasts > 2.5
     assert FITTED.signs(lone).lasting["metric_1"].iloc[-1] < 0.4 * lasts
+
+
+def test_rows_asked_for_a_few_nodes_at_a_time_are_told_as_at_once() -> None:
+    rows = QUIET.iloc[np.random.default_rng(0).permutation(len(QUIET))[:3000]]
+    where = place(rows)
+    parts = by_nodes(where, most=900)
+    whole, pieced = FITTED.signs(rows), FITTED.signs_by(lambda some: rows.iloc[some], where, parts)
+    assert len(parts) > 2
+    pd.testing.assert_frame_equal(pieced.lasting, whole.lasting)
+    pd.testing.assert_frame_equal(pieced.summary, whole.summary)
 
 
 def test_one_nodes_chatter_hides_no_other_nodes_errors() -> None:
