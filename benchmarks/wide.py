@@ -3,9 +3,10 @@
     python -m benchmarks.wide --windows 1000000 --columns 3000 [--failures 10] [--folder DIR]
 
 The matrix is made up and lies in a file: noise about each node's own level, with one metric moved for 40 minutes
-before each failure. Windows are of 63 nodes, one every five minutes. What is measured is `crossfit.run` with the blend
-and all baselines (quiet windows thinned with weights, all windows scored), `evaluation.judge` of each, and the line-up
-fitted on everything. Making the matrix is not part of it.
+before each failure. Windows are of 63 nodes, one every five minutes. What is measured is what `foreshock train` does
+with a matrix: `crossfit.run` with the models it trains by default and all baselines (quiet windows thinned with
+weights, all windows scored), `evaluation.judge` of each, the scores' table, the line-up fitted on everything, and the
+other protocols. Making the matrix, log templates and explanations are not part of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,13 @@ from features.labels import label
 from features.settings import LabelSettings, WindowSettings
 from features.tables import FAILURES, conform
 from features.windows import make
-from models import crossfit, evaluation, splits
+from models import crossfit, evaluation, protocols, splits
 from models.lineup import BASELINES, NAMES, Lineup
 from models.settings import EvaluationSettings, ModelSettings
 from models.splits import Fold
+from models.telling import Told
+from pipelines import experiment
+from pipelines.frozen import Usual
 
 NODES = 63
 START = pd.Timestamp("2026-01-01T00:00Z")
@@ -123,22 +128,35 @@ def measure(said: Any, folder: Path) -> None:
             block[low : low + ROWS] = X[rows[low : low + ROWS]]
         return pd.DataFrame(block, index=index[rows], columns=columns, copy=False)
 
-    wanted = ("blend", *(name for name in NAMES if name in BASELINES))
+    def rows(learn: NDArray[np.int64]) -> tuple[pd.DataFrame, Callable[[NDArray[np.int64]], pd.DataFrame]]:
+        return ask(learn), ask
+
+    baselines = tuple(name for name in NAMES if name in BASELINES)
     began = _clock()
     folds = splits.leave_one_failure_out(windows, failures, labels, settings)
-    fitted = crossfit.run(folds, lambda learn: (ask(learn), ask), windows, y, wanted, models)
-    began = _tell(
-        f"telling ({fitted.telling_seconds:.0f} s) and {len(folds)} folds ({sum(fitted.seconds.values()):.0f} s)", began
-    )
+    fitted = crossfit.run(folds, rows, windows, y, (*models.names, *baselines), models)
+    told, fold_seconds = fitted.telling_seconds, sum(fitted.seconds.values())
+    began = _tell(f"telling ({told:.0f} s) and {len(folds)} folds ({fold_seconds:.0f} s)", began)
     judged = {
         str(name): evaluation.judge(part, failures, windows, labels, settings)
         for name, part in fitted.predictions.groupby("model", sort=False)
     }
     began = _tell(f"judging {len(judged)} models", began)
+    experiment.scores(fitted.predictions)
+    began = _tell("scores as Parquet", began)
     everything = Fold(0, "all", np.arange(len(y)), np.empty(0, dtype=np.int64))
     fold, weight = splits.sample_quiet(everything, y, models.quiet_windows, models.seed)
-    Lineup(("blend",), models).fit(ask(fold.train), y[fold.train], weight)
-    _tell("freezing", began)
+    known = ask(fold.train)
+    Usual.of(known[y[fold.train] == 0])
+    held = Told(fitted.told.signs.rows(fold.train), fitted.told.tails)
+    Lineup(("blend",), models).fit(known, y[fold.train], weight, held)
+    del known
+    began = _tell("freezing", began)
+    never = np.zeros(len(y), dtype=bool)
+    asked = protocols.Ask(("blend", *baselines), windows, failures, y, never, fitted.told, rows)
+    for name in settings.protocols:
+        done = protocols.judge(name, asked, labels, settings, models)
+        began = _tell(f"protocol {name}, {done['folds']} folds", began)
     found = judged["blend"]
     print(f"  blend caught {found['before']} of {len(failures)} before, at {found['false_alarms_per_day']:.2f} a day")
 

@@ -76,7 +76,7 @@ def record(
             **{f"figures/{name}": data for name, data in pictures.items()},
             "report.json": console.to_json(report).encode(),
             "evidence.json": console.to_json(evidence).encode(),
-            "predictions.parquet": _scores(fitted.predictions),
+            "predictions.parquet": scores(fitted.predictions),
             "config.json": config.model_dump_json(indent=1, exclude={"tracking": {"uri"}}).encode(),
         }
     )
@@ -146,11 +146,16 @@ def _minutes(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _scores(predictions: pd.DataFrame) -> bytes:
+def scores(predictions: pd.DataFrame) -> bytes:
     """All models' out-of-fold scores, a column a model, as Parquet."""
-    wide = predictions.pivot_table(index=["node", "end", "window", "fold"], columns="model", values="score")
+    wide = pd.DataFrame()
+    for name, part in predictions.groupby("model", sort=True):
+        own = part.sort_values("window", kind="stable")
+        if wide.empty:
+            wide = own[["node", "end", "window", "fold"]].reset_index(drop=True)
+        wide[str(name)] = own["score"].to_numpy(dtype="float32")
     out = io.BytesIO()
-    wide.astype("float32").reset_index().to_parquet(out, compression="zstd", index=False)
+    wide.sort_values(["node", "end"], kind="stable").to_parquet(out, compression="zstd", index=False)
     return out.getvalue()
 
 
