@@ -288,29 +288,36 @@ class Lineup:
         most: int = 5,
         began: NDArray[np.bool_] | None = None,
         X: pd.DataFrame | None = None,
+        only: NDArray[np.int64] | None = None,
     ) -> list[list[Reason]]:
-        """The same of told rows, with the names of the matrix's columns.
+        """The same of told rows, with the names of the matrix's columns; with ``only`` of these rows, in this order.
 
         Without the matrix a model that reads nothing else is explained by the metrics that are odd.
         """
-        blamed = [name] * len(signs.summary)
+        asked = np.arange(len(signs.summary)) if only is None else np.asarray(only)
+        blamed = [name] * len(asked)
         if name == "blend":
-            strongest = self._blend().explain(self._opinions(signs), 1)
+            strongest = self._blend().explain(self._opinions(signs).iloc[asked], 1)
             blamed = [row[0][0] if row else BLENDED[0] for row in strongest]
         out: list[list[Reason]] = [[] for _ in blamed]
+        metrics = {str(metric): number for number, metric in enumerate(signs.metrics.columns)}
         for one in set(blamed) & set(self.fitted):
-            rows = np.flatnonzero(np.array(blamed) == one)
+            places = np.flatnonzero(np.array(blamed) == one)
+            rows = asked[places]
             model, seen = self.fitted[one].model, self._seen(one, signs, X)
             if model is None and self.teller is not None:
                 model = self.teller.models[one]
             if model is None or seen is None:
                 found = top(signs.lasting.to_numpy()[rows], [str(metric) for metric in signs.lasting.columns], most)
+            elif name == "blend":
+                found = model.explain(seen.iloc[rows], most)  # what it blends is judged row by row
             else:
-                found = model.explain(seen.iloc[rows], most)
-            for row, reasons in zip(rows, found, strict=True):
-                out[row] = _in_columns(reasons, signs, int(row), columns)
-        for row in np.flatnonzero(began) if began is not None and name not in BASELINES else ():
-            out[row].insert(0, (REASON, 1.0))
+                whole = model.explain(seen, most)  # what a model read of earlier windows is part of why
+                found = [whole[row] for row in rows]
+            for place, row, reasons in zip(places, rows, found, strict=True):
+                out[place] = _in_columns(reasons, signs, int(row), columns, metrics)
+        for place in np.flatnonzero(began[asked]) if began is not None and name not in BASELINES else ():
+            out[place].insert(0, (REASON, 1.0))
         return out
 
     def to_state(self) -> dict[str, Any]:
@@ -355,9 +362,10 @@ def _fit(model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] 
     return np.zeros(0)
 
 
-def _in_columns(reasons: list[Reason], signs: Signs, row: int, columns: list[str]) -> list[Reason]:
+def _in_columns(
+    reasons: list[Reason], signs: Signs, row: int, columns: list[str], metrics: Mapping[str, int]
+) -> list[Reason]:
     """Reasons in summaries or metrics as reasons in columns: the oddest of the family, the oddest of the metric."""
-    metrics = {str(metric): number for number, metric in enumerate(signs.metrics.columns)}
     odd = signs.metrics.to_numpy()[row]
     out: dict[str, float] = {}
     for name, effect in reasons:

@@ -149,7 +149,8 @@ class Frozen:
 
     def align(self, matrix: Matrix) -> pd.DataFrame:
         """The matrix's rows with exactly the columns of the training; one that is not there any more is NaN."""
-        return matrix.X.reindex(columns=self.columns())
+        X = matrix.X.reindex(columns=self.columns())
+        return pd.DataFrame(X.to_numpy(), index=X.index, columns=X.columns, copy=False)  # a row of it is read at once
 
     def contents(self, extra: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
         """Facts, states and files for `models.bundle.write`; ``extra`` facts are for people."""

@@ -19,6 +19,7 @@ from features.tables import Matrix
 from features.windows import as_ns
 from models import rules
 from models.lineup import LOOK_BACK
+from models.telling import Signs
 from pipelines import wording
 from pipelines.config import ScoringSettings
 from pipelines.frozen import Frozen, Usual
@@ -50,6 +51,7 @@ class _Judged(NamedTuple):
     """Rows of the asked window ends, by position in the aligned frame."""
 
     X: pd.DataFrame
+    signs: Signs
     at: NDArray[np.int64]
     probability: NDArray[np.float64]
     began: NDArray[np.bool_]
@@ -75,9 +77,10 @@ def judge(
         Names the GPU behind a column, the log lines that are odd, and the code of a failure that has begun.
     """
     X = frozen.align(matrix)
-    probability = frozen.lineup.score(X, began)[frozen.champion].to_numpy(dtype=np.float64)
+    signs = frozen.lineup.signs(X)
+    probability = frozen.lineup.judge(signs, began)[frozen.champion].to_numpy(dtype=np.float64)
     ends = as_ns(matrix.windows["end"])
-    judged = _Judged(X, np.flatnonzero(ends >= from_ns), probability, began)
+    judged = _Judged(X, signs, np.flatnonzero(ends >= from_ns), probability, began)
     missing = frozen.usual.missing(X.iloc[judged.at])
     out: dict[int, list[dict[str, Any]]] = {}
     for place, row in enumerate(judged.at):
@@ -131,10 +134,12 @@ def _explain(frozen: Frozen, judged: _Judged, out: Mapping[int, list[dict[str, A
     asked = [(end, said) for end, found in out.items() for said in found if (said["score"] or 0.0) > 0.5]
     if not asked:
         return
-    # what a model read of earlier windows is part of why, so the explanation is of all rows
-    reasons = frozen.lineup.explain(frozen.champion, judged.X, began=judged.began)
-    for end, said in asked:
-        row = rows[said["node"], end]
+    X, only = judged.X, np.array([rows[said["node"], end] for end, said in asked])
+    told = frozen.lineup.explain_told(
+        frozen.champion, judged.signs, [str(one) for one in X.columns], began=judged.began, X=X, only=only
+    )
+    reasons = dict(zip(only.tolist(), told, strict=True))
+    for (end, said), row in zip(asked, only.tolist(), strict=True):
         said["reasons"] = wording.telling(
             reason(frozen.usual, judged.X, row, column, effect) for column, effect in reasons[row]
         )

@@ -1,5 +1,6 @@
 """What is said of a node that is not heard of, or not fully."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,16 +12,24 @@ from pipelines import verdicts
 from pipelines.config import ScoringSettings
 
 FROZEN: Any = SimpleNamespace(threshold=0.5)
+SIGNS: Any = None  # of no row: nothing is explained here
+DEFAULT = ScoringSettings()
 NAN = float("nan")
 
 
-def said(probability: float = 0.1, missing: float = 0.0, began: float = 0, **columns: float) -> dict[str, Any]:
+def said(
+    probability: float = 0.1,
+    missing: float = 0.0,
+    began: float = 0,
+    settings: ScoringSettings = DEFAULT,
+    **columns: float,
+) -> dict[str, Any]:
     """The row of one node; columns by their short names."""
     names = {name.replace("__", ".", 1) + "__value": [value] for name, value in columns.items()}
     index = pd.MultiIndex.from_arrays([["n1"], pd.DatetimeIndex(["2026-01-01T00:20:00Z"])])
     X = pd.DataFrame(names or {"m__mean": [1.0]}, index=index)
-    judged = verdicts._Judged(X, np.array([0]), np.array([probability]), np.array([began > 0]))
-    return verdicts._row(FROZEN, judged, 0, missing, ScoringSettings())
+    judged = verdicts._Judged(X, SIGNS, np.array([0]), np.array([probability]), np.array([began > 0]))
+    return verdicts._row(FROZEN, judged, 0, missing, settings)
 
 
 def test_a_node_that_is_heard_of_is_ok_and_has_a_score() -> None:
@@ -38,8 +47,15 @@ def test_a_node_that_is_heard_of_is_ok_and_has_a_score() -> None:
     ],
 )
 def test_a_node_that_is_not_heard_of_is_never_healthy(column: str, value: float, status: str) -> None:
-    row = said(**{column: value})
+    named: dict[str, Any] = {column: value}
+    row = said(**named)
     assert (row["status"], row["score"]) == (status, None)
+
+
+def test_how_long_a_node_may_be_silent_is_a_setting() -> None:
+    patient = ScoringSettings(stale_after=timedelta(minutes=12))
+    assert said(presence__silent_seconds=700, settings=patient)["status"] == "ok"
+    assert said(presence__silent_seconds=721, settings=patient)["status"] == "stale"
 
 
 def test_an_alarm_of_a_node_that_fell_silent_stands() -> None:
