@@ -146,9 +146,11 @@ def _look(piece: _Piece) -> Sight:
 
 
 def _lines(store: Store) -> pd.DataFrame:
-    """Lines of saves and loads, a day at a time."""
-    days = sorted({day for node in store.nodes() for day in store.log_days(node)})
-    found = [checkpoint_lines.find(store.logs(day * DAY_NS, (day + 1) * DAY_NS)) for day in days]
+    """Lines of saves and loads, read some lines at a time."""
+    batches = (
+        lines for node in store.nodes() for day in store.log_days(node) for lines in store.log_batches(node, day)
+    )
+    found = [checkpoint_lines.find(lines) for lines in batches]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["node", "time", "kind", "edge"])
 
 

@@ -90,4 +90,7 @@ def _batches(stream: Untorn, columns: int, divider: str, tally: Tally, *, headed
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
             tally.drop("unreadable rows")
-            tally.hint(f"the CSV can't be read on: {error}")
+            long = f"a row is longer than {_BLOCK_BYTES >> 20} MiB, or a quote is never closed"
+            tally.hint(
+                f"the CSV can't be read on, what follows is lost: {long if 'straddling' in str(error) else error}"
+            )

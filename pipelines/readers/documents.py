@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import orjson
@@ -13,8 +14,9 @@ from pipelines.readers.context import LogContext
 from pipelines.readers.lines import BATCH_LINES, Rows
 from pipelines.readers.tally import Tally
 
-# Loki's API gives at most 5,000 lines a request and Elasticsearch 10,000 hits a page: this is far above both
-LIMIT_BYTES = 256 << 20
+# Loki's API gives at most 5,000 lines a request and Elasticsearch 10,000 hits a page: this is far above both, and
+# what a document is parsed into takes several times as much
+LIMIT_BYTES = 64 << 20
 
 
 def read_dump(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Iterator[Rows]:
@@ -47,20 +49,33 @@ def _rows(entries: list[dict[str, Any]], context: LogContext, tally: Tally) -> I
         yield json_lines.rows(entries[start : start + BATCH_LINES], context, tally)
 
 
-def _pages(stream: BinaryIO) -> list[dict[str, Any]]:
+def _pages(stream: BinaryIO) -> Iterator[dict[str, Any]]:
+    """The documents of a file: one over many lines, or one a line."""
     body = stream.read(LIMIT_BYTES + 1)
-    if len(body) > LIMIT_BYTES:
-        raise InputError(f"one JSON document over {LIMIT_BYTES >> 20} MiB; export in pages or as JSON lines")
-    text = body.decode("utf-8", "replace")
-    with objects.no_garbage_collection():
-        try:
-            pages = [orjson.loads(text)]
-        except orjson.JSONDecodeError:
-            try:
-                pages = [orjson.loads(line) for line in text.split("\n") if line.strip()]
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"a JSON document that breaks off or is malformed: {error}") from error
-    return [page for page in pages if isinstance(page, dict)]
+    if len(body) <= LIMIT_BYTES:
+        with suppress(InputError):
+            page = _page(body)
+            body = b""
+            if isinstance(page, dict):
+                yield page
+    while body:
+        *lines, rest = body.split(b"\n")
+        if len(rest) > LIMIT_BYTES:
+            raise InputError(f"one JSON document over {LIMIT_BYTES >> 20} MiB; export in pages or as JSON lines")
+        more = stream.read(LIMIT_BYTES + 1 - len(rest))
+        for line in lines if more else [*lines, rest]:
+            page = _page(line) if line.strip() else None
+            if isinstance(page, dict):
+                yield page
+        body = rest + more if more else b""
+
+
+def _page(line: bytes) -> Any:
+    try:
+        with objects.no_garbage_collection():
+            return orjson.loads(line.decode("utf-8", "replace"))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"a JSON document that breaks off or is malformed: {error}") from error
 
 
 def _entries(result: dict[str, Any]) -> Iterator[dict[str, Any]]:

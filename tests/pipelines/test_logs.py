@@ -4,6 +4,7 @@ import gzip
 import lzma
 import tracemalloc
 from pathlib import Path
+from unittest.mock import patch
 
 import orjson
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import zstandard
 
 from features.tables import LOGS, InputError, check
+from pipelines.readers import documents
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.tally import Tally
@@ -296,3 +298,11 @@ def test_real_application_logs_are_read_whole(real_data: Path) -> None:
 def test_a_json_line_with_half_a_character_is_read(tmp_path: Path) -> None:
     line = orjson.dumps({"timestamp": "2026-01-01T00:00:00Z", "host": "n1", "message": "@"}).replace(b"@", b"\\ud800")
     assert Read(tmp_path, line + b"\n" + FORMATS["generic"].encode()).tally.read == 2
+
+
+def test_answers_of_a_server_one_a_line_may_be_more_than_is_held_at_once(tmp_path: Path) -> None:
+    answers = [FORMATS["loki-api"] % f"line {place}" + "\n" for place in range(20)]
+    with patch.object(documents, "LIMIT_BYTES", 500):
+        assert Read(tmp_path, "".join(answers)).column("message") == [f"line {place}" for place in range(20)]
+        with pytest.raises(InputError, match="one JSON document over"):
+            Read(tmp_path, FORMATS["loki-api"] % ("a" * 600) + "\n")

@@ -200,3 +200,14 @@ def test_a_hostile_line_takes_no_more_than_linear_time(tmp_path: Path) -> None:
     for text in ("a" * 200_000, " " * 200_000, "m{" + 'a="b",' * 50_000, 'm{a="' + "\\" * 200_001, "{" * 100_000):
         read("exposition", text.encode(), tmp_path)
         read("victoria", text.encode(), tmp_path)
+
+
+@pytest.mark.parametrize("block", [7, 64])
+def test_a_line_too_long_to_hold_is_one_line_that_is_not_read(tmp_path: Path, block: int) -> None:
+    short = b'{"metric":{"__name__":"up","node":"n1"},"values":[1],"timestamps":[1767225600000]}\n'
+    (tmp_path / "x").write_bytes(short + b"A" * 2000 + b"\n" + short + b"A" * 2000)
+    tally = Tally()
+    with patch.object(victoria, "_LONGEST_LINE", 500), patch.object(victoria, "_BLOCK_BYTES", block):
+        assert len(list(victoria.read(tmp_path / "x", tally, ReadContext()))) == 2
+    assert (tally.read, tally.ok, tally.rejected) == (4, 2, {"line too long": 2})
+    assert "max_rows_per_line" in tally.hints[0]
