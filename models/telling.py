@@ -1,8 +1,8 @@
 """What is told of each window without knowing any failure: signs, and the opinions of models that need no labels.
 
 Everything here is learned from quiet windows, so nothing is gained by learning it anew for each failure that is held
-out. Instead windows are dealt to blocks of node-days, and each block is told by what was learned on the others, an
-embargo away: no window is told by anything that saw it, its node's day, or a window that is not quiet.
+out. Instead windows are dealt to blocks, whole spans of each node's time, and each block is told by what was learned on
+the others, an embargo away: no window is told by anything that saw it, its node's span, or a window that is not quiet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ MakeRows = Callable[[Rows], tuple[pd.DataFrame, Callable[[Rows], pd.DataFrame]]]
 Make = Callable[[], Scorer]
 
 BLOCKS = 4
-_DAY = 86_400_000_000_000
 _EMBARGO = 80 * 60_000_000_000  # a window and an hour
 _OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
 _MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn, and a mean over windows would be one window's
@@ -96,13 +95,17 @@ class Told(NamedTuple):
 
 
 def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[Block]:
-    """Deal rows by node-days (by shorter slots when there are few days); a block's quiet rows keep the embargo."""
-    named = bool((where.node != "").any())
-    slot = _slot(where, count)
-    embargo = _EMBARGO if named else 0
-    number, code = where.end // slot, pd.factorize(where.node, sort=True)[0]
-    number = number - number.min()
-    into = where.end % slot
+    """Deal each node's time in as many spans as there are blocks; a block's quiet rows keep the embargo.
+
+    Spans are whole, not days dealt out like cards: a job scores weeks after its training, and a metric that drifts has
+    to look as odd here as it will then. At any moment the nodes are in different blocks, so that each is told by some
+    that lived through the same hour.
+    """
+    embargo = _EMBARGO if (where.node != "").any() else 0
+    since = where.end - where.end.min() if len(where.end) else where.end
+    slot = max(-(-(int(since.max(initial=0)) + 1) // count), embargo, 1)
+    number, code = since // slot, pd.factorize(where.node, sort=True)[0]
+    into = since % slot
     found = []
     for block in range(count):
         mine = (number + code) % count == block
@@ -114,19 +117,13 @@ def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[
     return found
 
 
-def _slot(where: Place, count: int = BLOCKS) -> int:
-    """Nanoseconds of a node's time that is dealt to one block."""
-    span = int(where.end.max() - where.end.min()) + 1
-    return min(_DAY, max(-(-span // count), _EMBARGO if (where.node != "").any() else 1))
-
-
 def _portions(tell: Rows, where: Place) -> list[Rows]:
-    """A block's rows in portions of whole slots: no node's window is looked back to from another portion."""
+    """A block's rows in portions of whole nodes: no node's window is looked back to from another portion."""
     if len(tell) <= _AT_ONCE:
         return [tell]
-    slots, held = np.unique(where.end[tell] // _slot(where), return_inverse=True)
-    portion = np.cumsum(np.bincount(held)) // _AT_ONCE
-    return [tell[portion[held] == number] for number in np.unique(portion[: len(slots)])]
+    codes = pd.factorize(where.node[tell])[0]
+    part = (np.cumsum(np.bincount(codes)) - 1) // _AT_ONCE
+    return [tell[part[codes] == number] for number in np.unique(part)]
 
 
 def by_nodes(where: Place, most: int = _AT_ONCE) -> list[Rows]:

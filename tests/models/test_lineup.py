@@ -119,7 +119,7 @@ def test_a_feature_that_is_made_from_the_failures_is_caught_by_moving_them() -> 
     labels = label(WINDOWS, moved, LABELS)
     folds = splits.leave_one_failure_out(WINDOWS, moved, LABELS, SETTINGS)
     honest = crossfit.run(folds, telling.of_matrix(X), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
-    leak = X.assign(leak__mean=labels["lead_seconds"].notna().to_numpy().astype("float32"))
+    leak = X.assign(leak__mean=(labels["label"] == 1).to_numpy().astype("float32"))
     leaking = crossfit.run(folds, telling.of_matrix(leak), WINDOWS, labels["label"].to_numpy(), ("lightgbm",), QUICK)
     figures = [
         evaluation.judge(out.predictions, moved, WINDOWS, LABELS, SETTINGS)["before"] for out in (honest, leaking)
