@@ -92,9 +92,10 @@ def _came_of(
     came = repair.Repair(None, away=False)
     for day in [day for day in store.days(node) if day >= failed // DAY_NS - 1]:
         sights.append(absence.sight(store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)))
-        seen = _trimmed(absence.join(sights))
-        came = repair.repair(seen, failed, over - failed)
-        if came.repaired is not None or (not came.away and (day + 1) * DAY_NS > over):
+        joined = absence.join(sights)
+        # a node that is down at midnight was measured all the same: it is seen again on a later day
+        came = repair.repair(_trimmed(joined) if day == days[-1] else joined, failed, over - failed)
+        if came.repaired is not None or (not came.away and (day + 1) * DAY_NS > over + repair.STEADY_NS):
             break
     return came.repaired, first > failed - lead, last < over or (came.away and came.repaired is None)
 

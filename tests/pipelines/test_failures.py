@@ -190,6 +190,19 @@ def test_what_came_of_a_failed_node_is_told_by_its_gpus(tmp_path: Path) -> None:
     assert (failure["left_censored"], failure["right_censored"]) == (True, False)
 
 
+@pytest.mark.parametrize("hours_away", [7, 55])
+def test_a_node_that_is_down_at_midnight_is_repaired_on_a_later_day(tmp_path: Path, hours_away: int) -> None:
+    """The failure comes at 22:00; until the node is up again there is no sample."""
+    temperatures = [
+        series("DCGM_FI_DEV_GPU_TEMP", [40] * 480, first=T0 + after * 3_600_000, step=30_000)
+        for after in (8, 12 + hours_away)
+    ]
+    store, config = stored(tmp_path, "".join(temperatures), line(12 * 3600, LOST))
+    (failure,) = failures.with_repairs(store, config, found(store, config)).to_dict("records")
+    assert failure["repair_minutes"] == hours_away * 60
+    assert not failure["right_censored"]
+
+
 def test_a_node_that_does_not_come_back_is_censored(tmp_path: Path) -> None:
     store, config = stored(tmp_path, series("DCGM_FI_DEV_GPU_TEMP", [40] * 600, step=30_000), line(17_900, LOST))
     (failure,) = failures.with_repairs(store, config, found(store, config)).to_dict("records")
