@@ -83,27 +83,28 @@ def lost_gpus(sight: Sight, node: str, gpus: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Frame of `EVENTS` without XID, of origin "absence"; time is the first cell without the GPU.
+        Frame of `EVENTS` without XID, of origin "absence"; time is the start of the first cell without the GPU, and
+        last the end of the cell in which its siblings were seen without it: it went somewhere before that.
     """
     mine = gpus[gpus["node"] == node]
     where = dict(zip(mine["gpu"], mine["pci"], strict=True))
-    found: list[tuple[int, int, bool, str]] = []  # start, GPU, whether it came back, why
+    found: list[tuple[int, int, int, bool, str]] = []  # start, seen without it, GPU, whether it came back, why
     for index in range(len(sight.gpus)):
         others = np.any(np.delete(sight.seen, index, axis=0), axis=0) if len(sight.gpus) > 1 else sight.answered
         losses = _losses(sight.times, sight.seen[index], np.asarray(others))
         if len(losses) <= MOST_LOSSES:
-            found += [(start, index, back, why) for start, back, why in losses]
+            found += [(start, without, index, back, why) for start, without, back, why in losses]
     rows = []
-    for start, index, back, why in found:
-        together = sum(other == start and returned for other, _, returned, _ in found)
+    for start, without, index, back, why in found:
+        together = sum(other == start and returned for other, _, _, returned, _ in found)
         swapped = _swapped(sight, index, start, where)
         if (back and together > 1) or swapped:
             continue  # several that leave and return together are a change of what is exported
-        time = to_time(int(sight.times[start]))
+        time, last = to_time(int(sight.times[start])), to_time(_end(sight.times, without))
         rows.append(
             {
                 "node": node, "gpu": sight.gpus[index], "pci": where.get(sight.gpus[index], ""), "time": time,
-                "last": time, "origin": "absence", "detail": why, "count": 1, "kind": "hardware", "xid": pd.NA,
+                "last": last, "origin": "absence", "detail": why, "count": 1, "kind": "hardware", "xid": pd.NA,
             }
         )  # fmt: skip
     return conform(pd.DataFrame(rows), EVENTS) if rows else EVENTS.empty()
@@ -111,12 +112,13 @@ def lost_gpus(sight: Sight, node: str, gpus: pd.DataFrame) -> pd.DataFrame:
 
 def _losses(
     times: NDArray[np.int64], seen: NDArray[np.bool_], others: NDArray[np.bool_]
-) -> list[tuple[int, bool, str]]:
-    """Cells where the GPU was lost, whether it returned, and how."""
-    there = np.flatnonzero(seen).tolist()
+) -> list[tuple[int, int, bool, str]]:
+    """Cells where the GPU was lost and where its siblings were first seen without it, whether it returned, and how."""
+    edges = np.append(np.flatnonzero(seen), len(times))
+    gaps = np.flatnonzero(np.diff(edges) > 1)  # of a week's cells few are missing
     out = []
-    for left, right in zip(there, [*there[1:], len(times)], strict=True):
-        if right - left < 2 or _span(times, left + 1, right) < LEAST_NS:
+    for left, right in zip(edges[gaps].tolist(), edges[gaps + 1].tolist(), strict=True):
+        if _span(times, left + 1, right) < LEAST_NS:
             continue
         alone = np.flatnonzero(others[left + 1 : right]) + left + 1  # the exporter spoke and this GPU was not there
         first = _sure(times, others, alone, right)
@@ -127,7 +129,8 @@ def _losses(
         led = before > 0 and times[alone[before - 1]] - times[alone[0]] >= LEAD_NS
         start = int(alone[0]) if led else first
         at_once = times[start] - times[left] <= LEAST_NS // 2
-        out.append((int(left + 1 if at_once else start), right < len(times), VANISHED if at_once else NOT_BACK))
+        begin, why = (left + 1, VANISHED) if at_once else (start, NOT_BACK)
+        out.append((int(begin), start, right < len(times), why))
     return out
 
 
@@ -146,10 +149,12 @@ def _sure(times: NDArray[np.int64], others: NDArray[np.bool_], alone: NDArray[np
 
 
 def _span(times: NDArray[np.int64], start: int, stop: int) -> int:
-    end = (
-        int(times[stop]) if stop < len(times) else int(times[-1]) + (int(times[1] - times[0]) if len(times) > 1 else 0)
-    )
-    return end - int(times[start])
+    return _end(times, stop - 1) - int(times[start]) if stop == len(times) else int(times[stop]) - int(times[start])
+
+
+def _end(times: NDArray[np.int64], place: int) -> int:
+    """End of a cell."""
+    return int(times[place]) + (int(times[1] - times[0]) if len(times) > 1 else 0)
 
 
 def _swapped(sight: Sight, index: int, start: int, where: dict[str, str]) -> bool:

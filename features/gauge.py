@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ class Gauge(NamedTuple):
     codes: NDArray[np.float64]
 
 
+@lru_cache(maxsize=1 << 16)  # nodes and GPUs have the same metrics
 def is_gauge(metric: str) -> bool:
     """Whether a series of this metric tells the last code."""
     return bool(_GAUGE.search(metric) or (_COUNTED.search(metric) and _CODE.search(metric)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import checkpoint_columns, history, labels, log_columns, meaning, names, peers, phase, presence, signals
-from features.panel import clean
-from features.settings import Calculators, FeatureSettings, LabelSettings, to_nanoseconds
-from features.tables import Matrix, Panel, Series
+from features.panel import clean, without_labels
+from features.settings import Calculators, FeatureSettings, LabelSettings, PanelSettings, to_nanoseconds
+from features.tables import Matrix, Panel
 from features.templates import Templates
 from features.windows import as_ns
 from features.windows import reach as reach  # noqa: PLC0414  # asked for here as well
@@ -90,14 +91,29 @@ def node_rows(
     ]
     if checkpoint_columns.tells(whole):
         parts.append((list(checkpoint_columns.COLUMNS), checkpoint_columns.columns(whole, ends_ns, settings)))
-    for kind, calculators in (("gauge", settings.signals.gauge), ("counter", settings.signals.counter)):
-        rows = [row for row, one in enumerate(tidy.series) if meaning.kind(one.metric, settings.panel) == kind]
+    counts = _counters(tuple(one.metric for one in tidy.series), settings.panel.model_dump_json())
+    for counter, calculators in ((False, settings.signals.gauge), (True, settings.signals.counter)):
+        rows = np.flatnonzero(counts == counter).tolist()
         if rows and calculators:
             parts.append(_signals(tidy, rows, starts, stops, calculators, step_ns=step_ns))
     titles = [title for part, _ in parts for title in part]
     values = np.concatenate([block for _, block in parts], axis=1)
+    order, sorted_titles = _ordered(tuple(titles))
+    return pd.DataFrame(values[:, order], index=index_of(raw.node, ends_ns), columns=sorted_titles)
+
+
+@lru_cache(maxsize=64)
+def _counters(metrics: tuple[str, ...], settings: str) -> NDArray[np.bool_]:
+    """Which of a node's metrics count up; most nodes have the same ones."""
+    known = PanelSettings.model_validate_json(settings)
+    return np.array([meaning.kind(metric, known) == "counter" for metric in metrics], dtype=bool)
+
+
+@lru_cache(maxsize=16)
+def _ordered(titles: tuple[str, ...]) -> tuple[NDArray[np.int64], pd.Index]:
+    """The order of columns' names, and them in it."""
     order = sorted(range(len(titles)), key=titles.__getitem__)
-    return pd.DataFrame(values[:, order], index=index_of(raw.node, ends_ns), columns=[titles[at] for at in order])
+    return np.array(order, dtype=np.int64), pd.Index([titles[at] for at in order])
 
 
 def index_of(node: str, ends_ns: NDArray[np.int64]) -> pd.MultiIndex:
@@ -120,27 +136,32 @@ def _signals(
     parts, out = signals.columns(values, starts, stops, calculators, step_ns=step_ns)
     out[np.isinf(out)] = np.nan
     series = [tidy.series[row] for row in rows]
-    own = [at for at, one in enumerate(series) if not one.gpu]
-    titles = [names.column(series[at].metric, calculator=part) for at in own for part in parts]
+    own, groups, titles = _titles(tuple((one.metric, one.gpu != "") for one in series), tuple(parts))
     blocks = [out[own].transpose(1, 0, 2).reshape(len(starts), -1)]
-    for metric, members in _by_metric(series).items():
+    for members in groups:
         of_gpus = out[members]
         high, low = np.fmax.reduce(of_gpus, axis=0), np.fmin.reduce(of_gpus, axis=0)
         spread = high - low
         spread[(~np.isnan(of_gpus)).sum(axis=0) < 2] = np.nan
-        titles += [names.column(metric, step, calculator=part) for step in OVER_GPUS for part in parts]
         blocks += [high, low, spread]
     whole = np.concatenate(blocks, axis=1)
     return titles, np.clip(whole, -_LARGEST, _LARGEST).astype(np.float32)
 
 
-def _by_metric(series: Sequence[Series]) -> dict[str, list[int]]:
-    """Positions of the GPUs' series of each metric."""
-    found: dict[str, list[int]] = {}
-    for at, one in enumerate(series):
-        if one.gpu:
-            found.setdefault(one.metric, []).append(at)
-    return found
+@lru_cache(maxsize=64)
+def _titles(
+    series: tuple[tuple[str, bool], ...], parts: tuple[str, ...]
+) -> tuple[list[int], list[list[int]], list[str]]:
+    """Of (metric, whether a GPU's): places of the node's own, places of each metric of GPUs, the columns' names."""
+    own = [at for at, (_, of_gpu) in enumerate(series) if not of_gpu]
+    groups: dict[str, list[int]] = {}
+    for at, (metric, of_gpu) in enumerate(series):
+        if of_gpu:
+            groups.setdefault(metric, []).append(at)
+    titles = [names.column(series[at][0], calculator=part) for at in own for part in parts]
+    for metric in groups:
+        titles += [names.column(metric, step, calculator=part) for step in OVER_GPUS for part in parts]
+    return own, list(groups.values()), titles
 
 
 def suspect(
@@ -158,7 +179,10 @@ def suspect(
     over = next((step for step in steps if step in OVER_GPUS), "")
     if not over:
         return ""
-    tidy = clean(whole, settings.panel)
+    labels_of = settings.panel.sum_over
+    own = [at for at, one in enumerate(whole.series) if one.gpu and without_labels(one.metric, labels_of) == metric]
+    few = Panel(whole.node, whole.times, tuple(whole.series[at] for at in own), whole.values[own])
+    tidy = clean(few, settings.panel)  # a clean cell depends on no other series
     rows = [row for row, one in enumerate(tidy.series) if one.gpu and one.metric == metric]
     if not rows:
         return ""
@@ -179,14 +203,19 @@ def suspect(
 def stack(parts: Iterable[pd.DataFrame], columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Rows of several nodes or days under one set of columns, float32; what a part lacks is NaN."""
     frames = [part for part in parts if len(part)]
-    names_of = [part.columns.tolist() for part in frames]  # an index gives its names one by one slowly
+    names_of: list[list[str]] = []
+    for at, part in enumerate(frames):
+        alike = at > 0 and part.columns.is_(frames[at - 1].columns)
+        names_of.append(names_of[-1] if alike else part.columns.tolist())  # an index gives its names slowly
     titles = sorted(set().union(*names_of)) if columns is None else list(columns)
     position = {title: at for at, title in enumerate(titles)}
     out = np.full((sum(map(len, frames)), len(titles)), np.nan, dtype=np.float32)
     row = 0
     for at_part, part in enumerate(frames):
         own = names_of[at_part]
-        if at_part == 0 or own != names_of[at_part - 1]:  # most nodes have the same columns
+        if at_part == 0 or (
+            own is not names_of[at_part - 1] and own != names_of[at_part - 1]
+        ):  # most nodes have the same columns
             held = [at for at, title in enumerate(own) if title in position]
             into = [position[own[at]] for at in held]
         out[row : row + len(part), into] = part.to_numpy()[:, held]

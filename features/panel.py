@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +52,9 @@ def clean(raw: Panel, settings: PanelSettings, tally: Counter[str] | None = None
     kept = sorted((series, row) for row, series in enumerate(raw.series) if not meaning.is_target(series.metric))
     counts["target_series"] += len(raw.series) - len(kept)
     values = raw.values[[row for _, row in kept]] if kept else np.empty((0, len(raw.times)))
-    counter = np.array([meaning.kind(series.metric, settings) == "counter" for series, _ in kept], dtype=bool)
-    dcgm = np.array([series.metric.startswith("DCGM_") for series, _ in kept], dtype=bool)
-    limits = [meaning.bounds(series.metric, settings) or (-np.inf, np.inf) for series, _ in kept]
-    low, high = np.array(limits).reshape(-1, 2).T.copy()
-    infinite, blank, outside = _blank(values, dcgm, counter, low, high)
+    said = _read(tuple(series.metric for series, _ in kept), settings.model_dump_json())
+    counter = said.counter
+    infinite, blank, outside = _blank(values, said.dcgm, counter, said.low, said.high)
     # a count of nothing is none: the tally holds what was seen
     counts.update({k: n for k, n in (("infinite", infinite), ("blank", blank), ("out_of_range", outside)) if n})
     if counter.any():
@@ -64,8 +63,33 @@ def clean(raw: Panel, settings: PanelSettings, tally: Counter[str] | None = None
         values[counter] = grown
         counts["resets"] += int(resets)
         counts["glitches"] += int(glitches)
-    names, folded = _fold([series for series, _ in kept], values, counter, settings.sum_over)
+    names, folded = _fold([series for series, _ in kept], values, counter, said.without)
     return Panel(raw.node, raw.times, names, folded)
+
+
+class _Said(NamedTuple):
+    """What metrics' names say, each [S]; ``without`` are the names without the labels that are folded."""
+
+    counter: NDArray[np.bool_]
+    dcgm: NDArray[np.bool_]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    without: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _read(metrics: tuple[str, ...], settings: str) -> _Said:
+    """Of the metrics of a node, in order; most nodes have the same ones."""
+    known = PanelSettings.model_validate_json(settings)
+    limits = [meaning.bounds(metric, known) or (-np.inf, np.inf) for metric in metrics]
+    low, high = np.array(limits).reshape(-1, 2).T.copy()
+    return _Said(
+        np.array([meaning.kind(metric, known) == "counter" for metric in metrics], dtype=bool),
+        np.array([metric.startswith("DCGM_") for metric in metrics], dtype=bool),
+        low,
+        high,
+        tuple(without_labels(metric, known.sum_over) for metric in metrics),
+    )
 
 
 def step_of(times: NDArray[np.int64]) -> int:
@@ -158,14 +182,14 @@ def without_labels(metric: str, labels: tuple[str, ...]) -> str:
 
 
 def _fold(
-    series: list[Series], values: NDArray[np.float64], counter: NDArray[np.bool_], labels: tuple[str, ...]
+    series: list[Series], values: NDArray[np.float64], counter: NDArray[np.bool_], without: tuple[str, ...]
 ) -> tuple[tuple[Series, ...], NDArray[np.float64]]:
-    """One series for those that differ only in ``labels``: counters' increases by sum, gauges by mean.
+    """One series for those that differ only in folded labels: counters' increases by sum, gauges by mean.
 
     A gauge's sum would fall whenever one of its series is late. Rows are added one by one in the order of their
     names, so that a series without samples changes no bit of the result.
     """
-    targets = [Series(without_labels(one.metric, labels), one.gpu) for one in series]
+    targets = [Series(metric, one.gpu) for metric, one in zip(without, series, strict=True)]
     if targets == series:
         return tuple(series), values
     names = sorted(set(targets))

@@ -63,31 +63,32 @@ def tells_use(metric: str) -> bool:
 def utilisation(clean: Panel) -> NDArray[np.float64]:
     """Percent, mean over the GPUs that tell it, [T]; NaN where none does."""
     out = np.full(len(clean.times), np.nan)
+    metrics = tuple(series.metric for series in clean.series)
     for pattern, factor in ((_PERCENT, 1.0), (_SHARE, 100.0)):
         total, known = np.zeros(len(out)), np.zeros(len(out), dtype=np.int64)
-        for series, values in zip(clean.series, clean.values, strict=True):
-            if _is(pattern, meaning.name_of(series.metric)):
-                present = ~np.isnan(values)
-                total[present] += values[present] * factor
-                known += present
+        for row in _of_name(pattern, metrics):
+            values = clean.values[row]
+            present = ~np.isnan(values)
+            total[present] += values[present] * factor
+            known += present
         told = np.isnan(out) & (known > 0)
         out[told] = total[told] / known[told]
     return out
 
 
-@lru_cache(maxsize=1 << 16)
-def _is(pattern: re.Pattern[str], name: str) -> bool:
-    """Whether a metric's name matches; nodes have the same ones."""
-    return bool(pattern.fullmatch(name))
+@lru_cache(maxsize=64)
+def _of_name(pattern: re.Pattern[str], metrics: tuple[str, ...]) -> list[int]:
+    """Places of the metrics whose name matches; nodes have the same ones."""
+    return [at for at, metric in enumerate(metrics) if pattern.fullmatch(meaning.name_of(metric))]
 
 
 def _moved(clean: Panel, pattern: re.Pattern[str]) -> NDArray[np.float64]:
     """Bytes a cell to or from shared storage, [T]: by metric the sum over mounts, of several metrics the largest."""
     by_name: dict[str, NDArray[np.float64]] = {}
-    for row, series in enumerate(clean.series):
-        name = meaning.name_of(series.metric)
-        if not series.gpu and _is(pattern, name):
-            sums = by_name.setdefault(name, np.zeros(len(clean.times)))
+    for row in _of_name(pattern, tuple(series.metric for series in clean.series)):
+        series = clean.series[row]
+        if not series.gpu:
+            sums = by_name.setdefault(meaning.name_of(series.metric), np.zeros(len(clean.times)))
             present = ~np.isnan(clean.values[row])
             sums[present] += clean.values[row, present]
     return np.max(list(by_name.values()), axis=0) if by_name else np.zeros(len(clean.times))

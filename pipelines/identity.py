@@ -149,6 +149,7 @@ class Identifier:
         self._dropped_of_gpu = frozenset(settings.gpu_dropped_labels)
         self._known: dict[tuple[tuple[str, str], ...], Identity] = {}
         self._hidden: dict[tuple[frozenset[str], bool, bool, bool], frozenset[str]] = {}
+        self._shown: dict[tuple[tuple[frozenset[str], bool, bool, bool], tuple[str, ...]], tuple[str, ...]] = {}
         self._naming = (*settings.node_labels, "pod", "exported_pod")
         self._nodes: dict[tuple[str | None, ...], tuple[str, bool, frozenset[str]]] = {}
 
@@ -166,10 +167,18 @@ class Identifier:
         of_a_gpu, of_a_target = _kinds(name)
         uuid = _first(gpu, labels, self._settings.gpu_labels) if of_a_gpu else ""
         address = _first(pci, labels, self._settings.pci_labels)
-        hidden = self._hidden_of(named, of_a_gpu, of_a_target, uuid != "")
-        rest = {key: value for key, value in labels.items() if key not in hidden and value not in _NOTHING}
+        shown = self._shown_of((named, of_a_gpu, of_a_target, uuid != ""), tuple(labels))
+        rest = {key: value for key in shown if (value := labels[key]) not in _NOTHING}
         metric = metric_text(name, rest) if name else ""
         return Identity(node, Series(metric, uuid), address, settled, without_port(labels.get("instance", "")))
+
+    def _shown_of(self, key: tuple[frozenset[str], bool, bool, bool], labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the labels that are part of a series' own name; a metric's series have the same ones."""
+        known = self._shown.get((key, labels))
+        if known is None:
+            hidden = self._hidden_of(*key)
+            known = self._shown[key, labels] = tuple(label for label in labels if label not in hidden)
+        return known
 
     def _hidden_of(self, named: frozenset[str], of_a_gpu: bool, of_a_target: bool, has_gpu: bool) -> frozenset[str]:
         """Labels that are no part of a series' own name."""

@@ -5,9 +5,7 @@ It is imported while a server works at the answer: numba, SciPy and scikit-learn
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -42,9 +40,8 @@ def judge_new(
     ends = with_context(new, to_nanoseconds(config.features.window.stride))
     remembered = state.memory()
     watch = None if remembered is None else Watch.from_bytes(remembered, watch_key(source, frozen))
-    with _at_rest():
-        moment = take(source, frozen, config, ends, watch, under_way)
-        found = judge(moment, frozen, config, ends, min(new))
+    moment = take(source, frozen, config, ends, watch, under_way)
+    found = judge(moment, frozen, config, ends, min(new))
     if watch is None or moment.watch.upto >= watch.upto:
         moment.watch.trim()
         remembered = moment.watch.to_bytes()
@@ -55,18 +52,6 @@ def judge_new(
         if newest_known is None or end > newest_known:  # a window of the past pages no one
             alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
         state.commit(end, name, found[end], alerts, remembered, facts)
-
-
-@contextmanager
-def _at_rest() -> Iterator[None]:
-    """Keep the garbage collector from walking a window's hundred thousand series again and again; none is garbage."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def judge(

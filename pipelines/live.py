@@ -108,7 +108,8 @@ def _of_node(
         {"node": node, "gpu": gpu, "pci": pci, "first": to_time(early), "last": to_time(late)}
         for (gpu, pci), (early, late) in spans.items()
     ]
-    names = sorted(one for one, row in rows.items() if (stamps[row] >= 0).any())
+    known: NDArray[np.bool_] = np.any(stamps >= 0, axis=1)
+    names = sorted(one for one, row in rows.items() if known[row])
     order = [rows[one] for one in names]
     gauges = {one: stamps[rows[one]] for one in names if gauge.is_gauge(one.metric)}
     return Panel(node, times, tuple(names), values[order]), gpus, gauges

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,10 +111,22 @@ def score(
 
 def _judge(state: State, source: Source, sealed: Sealed, config: Config, name: str, new: Sequence[int]) -> None:
     """Ask the server first, and load what judges its answer while it works."""
-    with asked(source, terms(sealed.facts, sealed.digest), new) as under_way:
+    with asked(source, terms(sealed.facts, sealed.digest), new) as under_way, _at_rest():
         from pipelines import judging  # noqa: PLC0415  # it loads for seconds
 
         judging.judge_new(state, source, thaw(sealed.open()), config, name, new, under_way)
+
+
+@contextmanager
+def _at_rest() -> Iterator[None]:
+    """Keep the garbage collector from walking libraries and a hundred thousand series again and again."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def newest(source: Source, now_ns: int) -> int:

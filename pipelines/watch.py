@@ -31,6 +31,7 @@ SPAN_NS = (7 * 24 + 6) * 3_600_000_000_000
 _KEPT_NS = SPAN_NS + 86_400_000_000_000
 _SETTLED_NS = 2 * absence.LEAST_NS  # a GPU gone for longer is judged again only when something comes or goes
 _FORMAT = 1
+_NO_EVENT = EVENTS.empty()
 
 
 class Evidence(NamedTuple):
@@ -143,7 +144,7 @@ class Watch:
         if before is not None and before[0] <= stop and not _may_change(sight, before[0], stop, self.step_ns):
             self._known[node] = (stop, before[1])
             return before[1]
-        found = absence.lost_gpus(_seen(sight, end_ns), node, self.gpus) if _is_odd(sight, stop) else EVENTS.empty()
+        found = absence.lost_gpus(_seen(sight, end_ns), node, self.gpus) if _is_odd(sight, stop) else _NO_EVENT
         self._known[node] = (stop, found)
         return found
 
