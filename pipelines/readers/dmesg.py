@@ -128,4 +128,5 @@ def _origin(found: re.Match[str]) -> tuple[str, bool]:
 def _since_boot(micros: int, context: LogContext) -> int:
     if context.boot_time is None:
         raise InputError(_BOOT)
-    return to_ns(context.boot_time) + micros * 1000
+    time = to_ns(context.boot_time) + micros * 1000
+    return time if time < 2**63 else stamps.UNREADABLE

@@ -306,3 +306,8 @@ def test_answers_of_a_server_one_a_line_may_be_more_than_is_held_at_once(tmp_pat
         assert Read(tmp_path, "".join(answers)).column("message") == [f"line {place}" for place in range(20)]
         with pytest.raises(InputError, match="one JSON document over"):
             Read(tmp_path, FORMATS["loki-api"] % ("a" * 600) + "\n")
+
+
+@pytest.mark.parametrize("line", ["[999999999999.000000] a", "4,1,999999999999999999,-;a"])
+def test_seconds_since_boot_beyond_all_time_are_no_time(tmp_path: Path, line: str) -> None:
+    assert Read(tmp_path, f"[    1.000000] b\n{line}\n").tally.rejected == {"no time stamp": 1}

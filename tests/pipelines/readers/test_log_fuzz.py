@@ -1,10 +1,12 @@
 """No input breaks a reader of logs: mutated exports give lines or counts, never another exception than our own.
 
-FORESHOCK_FUZZ sets how many mutations a format gets; the default keeps the suite short.
+Each mutation is a file of its own, of which FORESHOCK_FUZZ sets how many a format gets; and ten thousand
+(FORESHOCK_FUZZ_LINES) mutated lines lie beside each other in a few files, which costs a hundredth of the time.
 """
 
 import contextlib
 import os
+import random
 import tempfile
 from pathlib import Path
 from unittest.mock import patch
@@ -13,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features.tables import InputError
+from features.tables import LOGS, InputError, check
 from pipelines.readers import lines
-from pipelines.readers.logs import recognise_log
-from tests.pipelines.readers.test_metric_fuzz import mutations, no_hang, peak
-from tests.pipelines.test_logs import FORMATS, LINE, Read
+from pipelines.readers.logs import read_logs, recognise_log
+from pipelines.readers.tally import Tally
+from tests.pipelines.readers.test_metric_fuzz import AT_ONCE, LINES, mutated_lines, mutations, no_hang, peak
+from tests.pipelines.test_logs import DEFAULT, FORMATS, LINE, Read
 
 EXAMPLES = int(os.environ.get("FORESHOCK_FUZZ", "10"))
 SEEDS = {name: (template % LINE + "\n").encode() * 3 for name, template in FORMATS.items()}
@@ -36,6 +39,22 @@ def test_mutated_logs_break_no_reader(name: str) -> None:
     before = peak()
     broken()
     assert peak() - before < 512 << 20
+
+
+DOCUMENTS = {"elastic-search", "loki-api"}  # a file is one, so a mutation needs a file
+
+
+@pytest.mark.parametrize("name", sorted(SEEDS.keys() - DOCUMENTS))
+def test_ten_thousand_mutated_lines_break_no_reader(name: str, tmp_path: Path) -> None:
+    draw = random.Random(name)  # noqa: S311  # mutations
+    for number in range(LINES // AT_ONCE):
+        data = mutated_lines(SEEDS[name].split(b"\n")[0], draw)
+        path, tally = tmp_path / f"{number}.log", Tally()
+        path.write_bytes(data)
+        with no_hang():
+            for frame in read_logs(path, DEFAULT, tally):
+                check(frame, LOGS)
+        assert tally.read == tally.ok + sum(tally.rejected.values()) > AT_ONCE // 2
 
 
 def both_ways(data: bytes, folder: Path) -> None:
@@ -63,7 +82,7 @@ SCANNED = {
 
 @pytest.mark.parametrize("name", sorted(SCANNED))
 def test_compiled_code_reads_what_the_plain_way_reads(name: str) -> None:
-    @settings(max_examples=max(EXAMPLES, 50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(mutations(SCANNED[name]))
     def same(data: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +90,13 @@ def test_compiled_code_reads_what_the_plain_way_reads(name: str) -> None:
 
     both_ways(SCANNED[name] * 2, Path(tempfile.mkdtemp()))  # compiles, if nothing did before
     same()
+
+
+@pytest.mark.parametrize("name", sorted(SCANNED))
+def test_compiled_code_reads_ten_thousand_mutated_lines_as_the_plain_way_does(name: str, tmp_path: Path) -> None:
+    draw = random.Random(name)  # noqa: S311  # mutations
+    for _ in range(LINES // AT_ONCE):
+        both_ways(mutated_lines(SCANNED[name].split(b"\n")[0], draw), tmp_path)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None)
