@@ -16,14 +16,16 @@ from features.gauge import from_gauge
 from features.tables import EVENTS, LOGS, conform, to_time
 
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a b, Graphics Exception
-# NVRM: Xid (0000:03:00): 14, Channel 00000001
+# NVRM: Xid (0000:03:00): 14, Channel 00000001          a wrapped line may hold more blanks, a pipeline lower case
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,24})(?: GPU-I:(\d{1,3}))?(?: GPU-CI:(\d{1,3}))?\): "
-    r"(\d{1,5})(?!\d)(?:, *)?(.*)",
-    re.DOTALL,
+    r"NVRM: {1,80}Xid {1,80}\((?:PCI:)?([0-9a-f:.]{4,24})(?: {1,80}GPU-I:(\d{1,3}))?(?: {1,80}GPU-CI:(\d{1,3}))?\):"
+    r" {0,80}(\d{1,5})(?!\d)(?:, *)?(.*)",
+    re.DOTALL | re.IGNORECASE,
 )
 # nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 32
-_SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]{4,24})\): (\d{1,7})(?!\d)(?:, *)?(.*)", re.DOTALL)
+_SXID = re.compile(
+    r"SXid {1,80}\((?:PCI:)?([0-9a-f:.]{4,24})\): {0,80}(\d{1,7})(?!\d)(?:, *)?(.*)", re.DOTALL | re.IGNORECASE
+)
 # pid=9962, name=python, ...   pid='<unknown>', name=<unknown>, ...   pid=1659,
 _PROCESS = re.compile(r"pid=(?:'[^']{0,64}'|[^,]{0,64})(?:, *|$)(?:name=[^,]{0,256}(?:, *|$))?")
 # NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 ...)
@@ -37,8 +39,10 @@ _FATAL = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
 _LINK = re.compile(r"\bLink +(-?\d{1,4})\b")
 # GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)      older: changed to 0x2 (...)
 _RECOVERY = re.compile(r"recovery action changed (?:from 0x[0-9a-fA-F]+ \([^)]*\) )?to 0x[0-9a-fA-F]+ \(([^)]*)\)")
-# NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
-_LOST = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?([0-9a-fA-F:]{7,16}(?:\.[0-7])?): GPU has fallen off the bus")
+# NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.          old: NVRM: GPU at 0000:18:00.0 has fallen off the bus.
+_LOST = re.compile(
+    r"NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f:]{7,16}(?:\.[0-7])?)(?:: GPU)? has fallen off the bus", re.IGNORECASE
+)
 # NVRM: The NVIDIA GPU 0000:5a:00.0 / NVRM: (PCI ID: 10de:1234) installed in this system has / NVRM: fallen off ...
 _NAMED = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-fA-F:]{7,16}(?:\.[0-7])?)")
 _GONE = re.compile(r"fallen off the bus and is not responding")

@@ -137,6 +137,34 @@ def test_a_plain_loss_near_an_xid_79_is_the_same_loss(seconds: int, events: int)
     assert found["count"].sum() == 2
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "NVRM:  Xid  (PCI:0000:4e:00  GPU-I:05):   79,  pid=1,  name=a,  GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:4e:00 GPU-I:05):79,pid=1,name=a,GPU has fallen off the bus.",
+        "nvrm: xid (pci:0000:4e:00 gpu-i:05): 79, pid=1, name=a, GPU has fallen off the bus.",
+    ],
+)
+def test_blanks_and_case_do_not_matter(message: str) -> None:
+    line = xid.read_line(message)
+    assert isinstance(line, xid.Line)
+    assert (line.pci, line.xid, line.mig, line.detail) == ("0000:4e:00", 79, "gi=5", "GPU has fallen off the bus.")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.",
+        "NVRM: GPU at PCI:0000:18:00: GPU has fallen off the bus.",
+        "NVRM: GPU at 0000:18:00.0 has fallen off the bus.",
+    ],
+)
+def test_a_loss_without_an_xid_is_one_in_every_driver_s_words(message: str) -> None:
+    line = xid.read_line(message)
+    assert isinstance(line, xid.Line)
+    assert (line.pci, line.xid) == ("0000:18:00", 79)
+
+
 def test_a_flood_is_one_event_with_its_count_and_both_ends() -> None:
     flood = ["NVRM: Xid (PCI:0000:4e:00): 95, pid=77, name=t, Uncontained error"] * 5000
     event = decoded(*flood, step=0.1)
