@@ -41,6 +41,8 @@ def fold(events: pd.DataFrame) -> pd.DataFrame:
 def place(events: pd.DataFrame, gpus: pd.DataFrame, told: dict[tuple[str, str], str] | None = None) -> pd.DataFrame:
     """The events with UUIDs: the GPU last seen at the address by then, else any that was ever seen there.
 
+    One told by its UUID alone gets the address at which that GPU was last seen.
+
     Parameters
     ----------
     events, gpus
@@ -59,8 +61,13 @@ def place(events: pd.DataFrame, gpus: pd.DataFrame, told: dict[tuple[str, str], 
         before = [gpu for first, gpu in here if first <= time]
         return before[-1] if before else here[0][1] if here else told.get((node, address), "")
 
+    where = dict(zip(zip(seen["node"], seen["gpu"], strict=True), seen["pci"], strict=True))
+    pairs = zip(events["node"], events["gpu"], events["pci"], strict=True)
+    addresses = [at or (where.get((node, gpu), "") if gpu else "") for node, gpu, at in pairs]
+    events = events.assign(pci=pd.Series(addresses, index=events.index, dtype="str"))
     keys = zip(events["node"], events["pci"], events["time"], events["gpu"], strict=True)
-    return events.assign(gpu=pd.Series([gpu or uuid(node, at, time) for node, at, time, gpu in keys], dtype="str"))
+    uuids = [gpu or uuid(node, at, time) for node, at, time, gpu in keys]
+    return events.assign(gpu=pd.Series(uuids, index=events.index, dtype="str"))
 
 
 def nanoseconds(times: pd.Series) -> NDArray[np.int64]:
@@ -80,7 +87,8 @@ def _fold_flood(events: pd.DataFrame, alike: pd.Series, most: int) -> pd.DataFra
 def _fold_by(events: pd.DataFrame, detail: pd.Series) -> pd.DataFrame:
     """One row for each run of equal events: less than `FLOOD_GAP` from one's last line to the next's first."""
     keys = {
-        "node": events["node"], "pci": events["pci"], "xid": events["xid"].fillna(-1), "origin": events["origin"],
+        "node": events["node"], "pci": events["pci"], "gpu": events["gpu"], "xid": events["xid"].fillna(-1),
+        "origin": events["origin"],
         "severity": events["severity"], "mig": events["mig"], "link": events["link"].fillna(-1),
         "detail": detail.to_numpy(),
     }  # fmt: skip

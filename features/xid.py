@@ -22,6 +22,10 @@ _XID = re.compile(
     r" {0,80}(\d{1,5})(?!\d)(?:, *)?(.*)",
     re.DOTALL | re.IGNORECASE,
 )
+# What the readers make of an event of NVML that tells a GPU by its UUID alone
+_TOLD_BY_UUID = re.compile(
+    r"NVRM: Xid \((GPU-[0-9a-f-]{4,40})\): (\d{1,5})(?!\d)(?:, *)?(.*)", re.DOTALL | re.IGNORECASE
+)
 # nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 32
 _SXID = re.compile(
     r"SXid {1,80}\((?:PCI:)?([0-9a-f:.]{4,24})\): {0,80}(\d{1,7})(?!\d)(?:, *)?(.*)", re.DOTALL | re.IGNORECASE
@@ -85,6 +89,7 @@ class Line(NamedTuple):
     mig: str
     link: int | None
     kind: str
+    gpu: str = ""
 
 
 def pci(text: str) -> str:
@@ -112,7 +117,11 @@ def read_line(message: str) -> Line | str | None:
     """
     if found := _XID.search(message):
         address, instance, compute, number, rest = found.groups()
-        return _xid_line(pci(address), int(number), _mig(instance, compute), rest)
+        canonical = pci(address)
+        return _xid_line(canonical, int(number), _mig(instance, compute), rest) if canonical else "malformed"
+    if found := _TOLD_BY_UUID.search(message):
+        line = _xid_line("", int(found[2]), "", found[3])
+        return line._replace(gpu=found[1]) if isinstance(line, Line) else line
     if found := _SXID.search(message):
         address, number, rest = found.groups()
         rest = " ".join(rest[:MOST_DETAIL].split())
@@ -203,8 +212,6 @@ def recovery_action(detail: str) -> str:
 
 
 def _xid_line(address: str, code: int, mig: str, rest: str) -> Line | str:
-    if not address:
-        return "malformed"
     if code == 0:
         return "zero"
     process = _PROCESS.match(rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ TRANSPORTS = ("_TRANSPORT", "transport", "journald.transport", "syslog.facility"
 # What watchers of NVML's events call a code and the GPU it is of
 CODES = ("xid", "Xid", "XID", "xid_code", "xidCode", "xid_error", "xidError")
 _ADDRESSES = ("pci", "pci_bus_id", "pciBusId", "busId", "bus_id", "pci.bus_id", "pciBusID", "pci_address", "PCI")
+_UUIDS = ("uuid", "UUID", "gpu_uuid", "gpuUUID", "gpuUuid", "GPU_UUID", "deviceUUID", "device_uuid", "gpu.uuid", "gpu")
+_UUID = re.compile(r"GPU-[0-9a-fA-F-]{4,40}")
 _LABELS = ("labels", "stream", "fields", "attributes", "resource")  # objects whose keys count as the record's own
 _KERNEL = frozenset({"kernel", "kern", "dmesg", "kmsg", "kern.log", "0"})
 _TRANSPORTED = _KERNEL | {"journal", "syslog", "stdout"}
@@ -133,15 +136,18 @@ def _plain_rows(documents: list[dict[str, Any]], context: LogContext, tally: Tal
 
 
 def _event(flat: dict[str, object], message: str | None) -> str | None:
-    """The line that the driver would write of an event told in fields, a code and a PCI address; None for no event.
+    """The line that the driver would write of an event told in fields; None for no event.
 
-    A code alone is none: databases call their transactions xid too.
+    Beside the code stands a PCI address, or the GPU's UUID in its place. A code alone is none: databases call their
+    transactions xid too.
     """
     code = next((found for name in CODES if name in flat and (found := objects.text(flat[name]))), "")
     if not (code.isascii() and code.isdigit() and len(code) <= 5) or (message and "Xid (" in message):
         return None
     address = next((found for name in _ADDRESSES if (found := pci(objects.text(flat.get(name)) or ""))), "")
-    return f"NVRM: Xid (PCI:{address}): {code}{f', {message}' if message else ''}" if address else None
+    uuid = next((found for name in _UUIDS if _UUID.fullmatch(found := objects.text(flat.get(name)) or "")), "")
+    place = f"PCI:{address}" if address else uuid
+    return f"NVRM: Xid ({place}): {code}{f', {message}' if message else ''}" if place else None
 
 
 def _flatten(document: dict[str, Any]) -> dict[str, object]:

@@ -251,6 +251,22 @@ def test_messages_that_a_logger_left_out_are_told(tmp_path: Path, message: str, 
     assert found.input["noted"].get("messages suppressed by the logger", 0) == lost
 
 
+def test_an_event_of_nvml_that_tells_only_the_uuid_is_that_gpu_s(tmp_path: Path) -> None:
+    """Placed by the last known map; of a GPU that no metric ever named the event is kept, two GPUs apart."""
+    (tmp_path / "m").write_text(
+        'm{node="n1",UUID="GPU-aaaa",pci_bus_id="00000000:4E:00.0"} 1 1767225500000\n'
+        'm{node="n1",UUID="GPU-bbbb",pci_bus_id="00000000:4F:00.0"} 1 1767225500000\n'
+    )
+    ingest(tmp_path / "store", CONFIG, metrics=[tmp_path / "m"])
+    event = '{"timestamp":"2026-01-01T00:00:00Z","node":"n1","uuid":"%s","xid":79}\n'
+    found = Logs(tmp_path, "".join(event % uuid for uuid in ("GPU-bbbb", "GPU-cccc", "GPU-dddd")))
+    assert sorted(found.told("gpu", "pci", "xid")) == [
+        ["GPU-bbbb", "0000:4f:00", 79],
+        ["GPU-cccc", "", 79],
+        ["GPU-dddd", "", 79],
+    ]
+
+
 def test_c13_an_event_of_nvml_in_json_is_told_by_its_code_and_zero_is_none(tmp_path: Path) -> None:
     event = (
         '{"timestamp":"2026-01-01T00:00:%02dZ","node":"n1","source":"watcher","pciBusId":"00000000:4E:00.0","xid":%d}\n'
