@@ -45,12 +45,17 @@ def sight(panel: Panel) -> Sight:
     """What of a raw panel was there."""
     gpus = tuple(sorted({series.gpu for series in panel.series if series.gpu}))
     row = {gpu: index for index, gpu in enumerate(gpus)}
+    of_gpu, present = np.array([row.get(series.gpu, -1) for series in panel.series]), ~np.isnan(panel.values)
     seen = np.zeros((len(gpus), len(panel.times)), dtype=bool)
+    for index in range(len(gpus)):
+        seen[index] = present[of_gpu == index].any(axis=0)
     answered = np.zeros(len(panel.times), dtype=bool)
     for series, values in zip(panel.series, panel.values, strict=True):
-        if series.gpu:
-            seen[row[series.gpu]] |= ~np.isnan(values)
-        elif series.metric.startswith("up") and any(word in series.metric for word in ("dcgm", "gpu", "nvidia")):
+        if (
+            not series.gpu
+            and series.metric.startswith("up")
+            and any(word in series.metric for word in ("dcgm", "gpu", "nvidia"))
+        ):
             answered |= values == 1
     return Sight(panel.times, gpus, seen, answered)
 

@@ -128,33 +128,37 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
     return out
 
 
-@lru_cache(maxsize=1 << 16)
-def _is(pattern: re.Pattern[str], metric: str) -> bool:
-    """Whether a metric begins so; nodes have the same ones."""
-    return bool(pattern.match(metric))
+class _Named(NamedTuple):
+    """What metrics' names say, each [S]."""
+
+    by_prometheus: NDArray[np.bool_]
+    gpu_up: NDArray[np.bool_]
+    metric_of: NDArray[np.int64]  # -1: the target's
+
+
+@lru_cache(maxsize=64)
+def _read(metrics: tuple[str, ...]) -> _Named:
+    """Of a node's metrics, in order; most nodes have the same ones."""
+    metric_of = pd.factorize(np.array(metrics, dtype=object))[0].astype(np.int64)
+    # the target's series come and go with the failure: an exporter may give each code a series of its own
+    metric_of[[at for at, metric in enumerate(metrics) if meaning.is_target(metric)]] = -1
+    own = np.array([bool(_BY_PROMETHEUS.match(metric)) for metric in metrics], dtype=bool)
+    return _Named(own, np.array([bool(_GPU_UP.match(metric)) for metric in metrics], dtype=bool), metric_of)
 
 
 def _look(raw: Panel, ids: list[str]) -> _Sight:
     """Who had samples when."""
     has = ~np.isnan(raw.values)
     position = {gpu: row for row, gpu in enumerate(ids)}
-    gpu_of = np.array(
-        [
-            position[series.gpu] if series.gpu else -2 if _is(_BY_PROMETHEUS, series.metric) else -1
-            for series in raw.series
-        ],
-        dtype=np.int64,
-    )
+    named = _read(tuple(series.metric for series in raw.series))
+    gpu_of = np.array([position.get(series.gpu, -1) for series in raw.series], dtype=np.int64)
+    gpu_of[(gpu_of < 0) & named.by_prometheus] = -2
     gpu = np.zeros((len(ids), len(raw.times)), dtype=bool)
     for row in range(len(ids)):
         gpu[row] = has[gpu_of == row].any(axis=0)
-    says = [row for row, series in enumerate(raw.series) if _is(_GPU_UP, series.metric)]
-    gpu_up = np.fmin.reduce(raw.values[says], axis=0) if says else np.full(len(raw.times), np.nan)
-    metric_of = pd.factorize(np.array([series.metric for series in raw.series], dtype=object))[0].astype(np.int64)
-    # the target's series come and go with the failure: an exporter may give each code a series of its own
-    target = np.array([meaning.is_target(series.metric) for series in raw.series], dtype=bool)
-    metric_of[target] = -1
-    return _Sight(has, has[gpu_of == -1].any(axis=0), gpu, gpu_of, gpu_up, metric_of)
+    says = np.flatnonzero(named.gpu_up)
+    gpu_up = np.fmin.reduce(raw.values[says], axis=0) if len(says) else np.full(len(raw.times), np.nan)
+    return _Sight(has, has[gpu_of == -1].any(axis=0), gpu, gpu_of, gpu_up, named.metric_of)
 
 
 def _gone(

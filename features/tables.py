@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -137,6 +138,10 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """A frame with no rows and the right dtypes."""
+        return self._nothing.copy()
+
+    @cached_property
+    def _nothing(self) -> pd.DataFrame:
         return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in self.columns.items()})
 
 

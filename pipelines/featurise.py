@@ -376,10 +376,10 @@ def live_matrix(
     settings = config.features
     ends = np.sort(np.asarray(ends_ns, dtype=np.int64))
     known = GPUS.empty() if gpus is None else gpus
-    found = []
+    found, own = [], dict(list(known.groupby("node")))
     for node in sorted({*panels, *nodes}):
         raw = panels.get(node, Panel(node, np.empty(0, dtype=np.int64), (), np.empty((0, 0))))
-        roster = presence.roster(known, node, sends=node in panels or node not in heard)
+        roster = presence.roster(own.get(node, known.iloc[:0]), node, sends=node in panels or node not in heard)
         found.append(matrix.node_rows(raw, ends, settings, roster, step_ns=step_ns))
     asked = windows.at(sorted({*panels, *nodes}), ends, settings.window)
     told = None
