@@ -115,17 +115,25 @@ def over(
         lineup = Lineup(names, settings).learn(told.signs.rows(thin.train), label[thin.train], weight, others)
         scores = lineup.judge(told.signs.rows(fold.test), None if began is None else began[fold.test])
         skipped |= {(fold.number, name): why for name, why in lineup.skipped.items() if name in names}
-        about = windows.iloc[fold.test]
-        parts += [about.assign(model=name, fold=fold.number, score=scores[name].to_numpy()) for name in scores.columns]
+        parts.append(scores.reset_index(drop=True))
         seconds[fold.number] = time.perf_counter() - began_at
         if report is not None:
             report(fold, lineup)
     absent = {name for _, name in skipped}
-    kept = [part for part in parts if part["model"].iloc[0] not in absent]
+    kept = [name for name in names if name not in absent and parts and name in parts[0].columns]
     if not kept:
         raise InputError(f"no model could be judged: {next(iter(skipped.values()), 'there was nothing to score')}")
-    table = conform(pd.concat(kept, ignore_index=True), PREDICTIONS)[list(PREDICTIONS.columns)]
-    return table, skipped, seconds
+    return _table(folds, parts, kept, windows), skipped, seconds
+
+
+def _table(folds: Folds, parts: list[pd.DataFrame], names: list[str], windows: pd.DataFrame) -> pd.DataFrame:
+    """`PREDICTIONS` of these models from each fold's scores, a model after the other."""
+    about = windows[["window", "node", "end"]].iloc[np.concatenate([fold.test for fold in folds])]
+    about = about.assign(fold=np.concatenate([np.full(len(fold.test), fold.number) for fold in folds]))
+    made = pd.concat([about] * len(names), ignore_index=True)
+    made["model"] = pd.Series(np.repeat(np.array(names, dtype=object), len(about)), dtype="str")
+    made["score"] = np.concatenate([part[name].to_numpy() for name in names for part in parts])
+    return conform(made, PREDICTIONS)[list(PREDICTIONS.columns)]
 
 
 def place_of(windows: pd.DataFrame) -> Place:

@@ -327,9 +327,9 @@ def signs_of(
     table = np.hstack([summarise(odd, lasts, layout, where), values[:, states].astype(np.float32)])
     columns = [*summary_columns(), *(str(X.columns[number]) for number in states)]
     return Signs(
-        pd.DataFrame(odd, index=X.index, columns=names),
-        pd.DataFrame(lasts, index=X.index, columns=names),
-        pd.DataFrame(table, index=X.index, columns=columns),
+        pd.DataFrame(odd, index=X.index, columns=names, copy=False),
+        pd.DataFrame(lasts, index=X.index, columns=names, copy=False),
+        pd.DataFrame(table, index=X.index, columns=columns, copy=False),
         kept,
         {},
         where,
@@ -361,7 +361,8 @@ def _kept(X: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """The few columns that say where a node is or that rules read."""
     names = [str(name) for name in X.columns]
     kept = read_by_rules(tuple(names)) | {names[number] for number in layout.states}
-    return X.iloc[:, [number for number, name in enumerate(names) if name in kept]]
+    found = X.iloc[:, [number for number, name in enumerate(names) if name in kept]]
+    return found.copy()  # columns side by side would be a view, and keep the whole matrix
 
 
 def _columns(X: pd.DataFrame, rows: Rows, layout: Layout) -> Columns:
