@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines import report_page
+from pipelines import made_up
 from pipelines.config import Config
 from pipelines.ingest import ingest
 from pipelines.score import Outlets, Source, score
@@ -19,7 +19,6 @@ from pipelines.train import train
 
 log = logging.getLogger(__name__)
 
-MADE_UP = "These figures are of a simulated cluster and say nothing of how foreshock does on a real one."
 NODES, GPUS, DAYS, FAILURES, METRICS = 12, 4, 4.0, 12, 72
 
 
@@ -38,7 +37,7 @@ def demo(out: Path, config: Config, *, seed: int = 0) -> str:
         store, settings, metrics=[export / "metrics"], logs=[export / "logs"], sessions=export / "sessions.csv"
     )
     log.info("training, and judging with one failure left out at a time")
-    judged = train(store, settings, tags={report_page.MADE_UP_TAG: MADE_UP})
+    judged = train(store, settings, tags={made_up.TAG: made_up.WORDS})
     log.info("scoring the newest window")
     scored = score(
         Source(store=store),
@@ -79,7 +78,7 @@ def summary(
     alarms = [item["node"] for item in scored["scores"] if item["alarm"]]
     lines = [
         "",
-        f"MADE-UP DATA: {MADE_UP}",
+        f"MADE-UP DATA: {made_up.WORDS}",
         "",
         f"Read {kept['samples']:,} samples of {kept['series']:,} series and {kept['log_lines']:,} log lines.",
         f"{failures} failures on {kept['nodes']} nodes in {judged['monitored_days']:.1f} monitored days.",

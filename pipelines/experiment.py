@@ -20,7 +20,7 @@ from models.protocols import brief
 from models.registry import JUDGING_TAG
 from models.splits import Fold, Folds
 from models.tracking import Dataset, Run
-from pipelines import console, plots
+from pipelines import console, made_up, plots
 from pipelines.config import Config
 from pipelines.panel_files import day_statistics, split_name
 from pipelines.store import Store
@@ -118,6 +118,7 @@ def note(report: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
+            *([f"**MADE-UP DATA.** {report['made_up']}", ""] if report.get("made_up") else []),
             f"**Verdict: {report['verdict']}.** {_cell(report['reason'])}.",
             "",
             judged,
@@ -272,7 +273,9 @@ def provenance(kind: str, store: Store, labels: pd.DataFrame, failures: int) -> 
     start, end = store.span()
     digest = pd.util.hash_pandas_object(labels, index=False).to_numpy().tobytes()
     days = math.ceil((end - start) / 86_400e9)
+    words = made_up.words(store)
     return {
+        **({made_up.TAG: words} if words else {}),
         KIND_TAG: kind,
         "data.name": store.path.resolve().name,
         "data.start": to_time(start).isoformat(),

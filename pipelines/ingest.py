@@ -20,6 +20,7 @@ import pandas as pd
 
 from features.settings import to_nanoseconds
 from features.tables import SESSIONS, ForeshockError, InputError, UpstreamError, UsageError, conform, to_ns, to_time
+from pipelines import made_up
 from pipelines.config import Config
 from pipelines.identity import Identifier
 from pipelines.merging import Merged, merge
@@ -277,7 +278,8 @@ def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options
         raise InputError(
             f"{path} ({kind}): nothing in it can be used: {reasons}{''.join('; ' + hint for hint in tally.hints)}"
         )
-    staged.finish(tally_record(str(path), kind, tally))
+    record = tally_record(str(path), kind, tally)
+    staged.finish({**record, made_up.KEY: True} if made_up.beside(path) else record)
 
 
 def _recognise(path: Path, intent: str) -> str:

@@ -14,9 +14,8 @@ from markupsafe import Markup
 
 from models.lineup import BASELINES
 from models.protocols import best_baseline
-from pipelines import costs, report_charts, report_nodes
+from pipelines import costs, made_up, report_charts, report_nodes
 
-MADE_UP_TAG = "data.made_up"
 _MOST_FAILURES = 60
 
 
@@ -60,7 +59,7 @@ def render(
         nodes_words=nodes_words(evidence["nodes"]),
         limits=limits(report, evidence, best),
         sections=[Markup(one) for one in sections],  # noqa: S704  # see above
-        made_up=tags.get(MADE_UP_TAG, ""),
+        made_up=tags.get(made_up.TAG, ""),
         version=tags.get("foreshock.version", ""),
         data_name=tags.get("data.name", ""),
     )

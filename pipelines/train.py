@@ -26,7 +26,7 @@ from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.telling import Told
 from models.tracking import Run, Tracker
-from pipelines import experiment, failures, featurise, known, report_evidence
+from pipelines import experiment, failures, featurise, known, made_up, report_evidence
 from pipelines.config import Config
 from pipelines.costs import Costs, words
 from pipelines.frozen import Frozen, Usual
@@ -368,6 +368,7 @@ def _report(
         "windows": len(history.matrix.windows),
         "columns": history.matrix.X.shape[1],
         "exclude": list(history.exclude),
+        made_up.KEY: made_up.words(history.store),
     }
 
 

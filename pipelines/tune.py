@@ -24,7 +24,7 @@ from models.settings import ModelSettings
 from models.splits import Fold, Folds
 from models.telling import Signs, Told, apart
 from models.tracking import Run, Tracker, shown
-from pipelines import console, experiment
+from pipelines import console, experiment, made_up
 from pipelines.config import Config
 from pipelines.store import Store
 from pipelines.train import History, logged, mine, recall
@@ -85,9 +85,9 @@ def tune(
             study = f"{bench.study}/{fold.name}"
             until = time.monotonic() + share
             found = tuning.search(study, address, trials, bench.steps(fold), bench.settings, deadline=until, draw=True)
-            log.info("%s: worth %s after %d trials", fold.name, _number(found.worth), len(found.trials))
             rows.append(_row(fold, found))
-            _record_search(run, fold, found)
+            log.info("%s: worth %s after %d trials", fold.name, _number(found.worth), rows[-1]["trials"])
+            _record_search(run, fold, found, rows[-1])
             if fold.number >= 0:
                 tuned = bench.scores(tuning.apply(bench.base, found.best), fold, config.models.quiet_windows)
                 plain = bench.scores(bench.base, fold, config.models.quiet_windows)
@@ -244,14 +244,16 @@ def _report(
         "folds": rows[:-1],
         "best": rows[-1]["settings"],
         "worth": rows[-1]["worth"],
+        made_up.KEY: made_up.words(history.store),
         "config": tomli_w.dumps({"models": {"persistence": kept.persistence, "options": kept.options}}),
     }
 
 
-def _record_search(run: Run, fold: Fold, found: tuning.Found) -> None:
+def _record_search(run: Run, fold: Fold, found: tuning.Found, row: Mapping[str, Any]) -> None:
     tags = {"held_out": ", ".join(fold.held_out)}
     with run.child(f"search {fold.name}", tags) as search:
-        search.log(metrics={"worth": found.worth, "trials": float(len(found.trials))}, params=found.best)
+        counts = {name: float(row[name]) for name in ("trials", "pruned", "failed")}
+        search.log(metrics={"worth": found.worth, **counts}, params=found.best)
         search.files({f"figures/{name}": data for name, data in found.pictures.items()})
         for trial in found.trials:
             status = {"complete": "FINISHED", "pruned": "FINISHED"}.get(trial.state, "FAILED")
@@ -270,6 +272,8 @@ def _record(run: Run, report: Mapping[str, Any]) -> None:
         "without it. `tuned.toml` holds the settings searched on everything: figures that `foreshock train` gives "
         "with them are of data the search saw."
     )
+    if report["made_up"]:
+        note = f"**MADE-UP DATA.** {report['made_up']} {note}"
     run.log(metrics=dict(experiment.figures(tuned)) | {"worth": report["worth"]}, params=report["best"])
     run.log(metrics={f"default/{key}": value for key, value in experiment.figures(plain)})
     run.log(tags={"mlflow.note.content": note, "champion": report["model"]})
@@ -299,6 +303,7 @@ def describe(report: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
+            *([f"MADE-UP DATA: {report['made_up']}", ""] if report["made_up"] else []),
             head,
             "",
             console.table(rows, rows[0]),

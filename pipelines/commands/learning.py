@@ -124,6 +124,8 @@ def describe_training(report: dict[str, object]) -> str:
     if exclude := report.get("exclude"):
         assert isinstance(exclude, list)  # noqa: S101  # as above
         head += f" Columns whose names hold {', '.join(exclude)} were left out (features.exclude)."
+    if made_up := report.get("made_up"):
+        head = f"MADE-UP DATA: {made_up}\n\n{head}"
     parts = [head, console.table(rows, rows[0]), console.table(other, other[0]) if other else "", last]
     return "\n\n".join(part for part in [*parts, f"Cost: {words(cost)}."] if part)
 

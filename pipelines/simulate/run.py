@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features.tables import UsageError, to_ns, to_time
+from pipelines import made_up
 from pipelines.simulate import benign, catalogue, cluster, drivers, export, failures, jobs, logs, series, story
 from pipelines.simulate.habits import Habits
 
@@ -305,9 +306,9 @@ def _write_truth(
     setting: _Setting, machines: tuple[cluster.Node, ...], schedule: jobs.Schedule, trouble: benign.Benign
 ) -> None:
     export.truth(
-        setting.out / "truth.json",
+        setting.out / made_up.TRUTH,
         {
-            "note": "made-up data: figures obtained from it say nothing about a real cluster",
+            "note": made_up.NOTE,
             "seed": setting.seed,
             "failures": [_true_failure(setting, machines, failure) for failure in schedule.failures],
             "benign": [

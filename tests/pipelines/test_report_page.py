@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipelines import report_page
+from pipelines import made_up, report_page
 from tests.pipelines.reported import evidence, report
 
 
@@ -46,7 +46,7 @@ def test_a_section_of_another_analysis_stands_in_the_page() -> None:
 
 def test_made_up_data_are_called_that_only_when_the_run_says_so() -> None:
     assert "MADE-UP" not in report_page.render(report(), evidence(), {})
-    assert "MADE-UP" in report_page.render(report(), evidence(), {report_page.MADE_UP_TAG: "a simulated cluster"})
+    assert "MADE-UP" in report_page.render(report(), evidence(), {made_up.TAG: "a simulated cluster"})
 
 
 def test_no_signal_is_said_to_be_a_result() -> None:

@@ -36,6 +36,9 @@ class Shelf(SimpleNamespace):
     def digest(self) -> str:
         return "d" * 64
 
+    def inputs(self) -> list[dict[str, Any]]:
+        return []
+
     def span(self) -> tuple[int, int]:
         return int(WINDOWS["start"].astype("int64").min()), int(WINDOWS["end"].astype("int64").max())
 
