@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -42,20 +43,35 @@ def code_of(metric: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def read_gauges(panel: Panel) -> list[Gauge]:
-    """The last code of each GPU over the panel; a change of labels goes on where the former series ended."""
-    by_gpu: dict[str, list[NDArray[np.float64]]] = {}
+    """The last code of each GPU over the panel; a change of labels goes on where the former series ended.
+
+    A series that counts one code is there only once there was an error: before and after, while its GPU has any
+    sample, the code is 0.
+    """
+    by_gpu: dict[str, list[tuple[int, NDArray[np.float64]]]] = {}
     for series, values in zip(panel.series, panel.values, strict=True):
         if is_gauge(series.metric):
-            by_gpu.setdefault(series.gpu, []).append(code_of(series.metric, values))
+            codes = code_of(series.metric, values)
+            first = _first_sample(codes)
+            if not _GAUGE.search(series.metric):
+                seen = _seen(panel, series.gpu)
+                codes = np.where(np.isnan(codes) & seen, 0.0, codes)
+            by_gpu.setdefault(series.gpu, []).append((first, codes))
     out = []
     for gpu in sorted(by_gpu):
-        rows = sorted(by_gpu[gpu], key=_first_sample)
+        rows = [codes for _, codes in sorted(by_gpu[gpu], key=itemgetter(0))]
         merged = np.full(len(panel.times), np.nan)
         for row in rows:  # the series that began last speaks, and a code speaks before a zero
             said = ~np.isnan(row) & ((row > 0) | np.isnan(merged))
             merged[said] = row[said]
         out.append(Gauge(gpu, merged))
     return out
+
+
+def _seen(panel: Panel, gpu: str) -> NDArray[np.bool_]:
+    """Whether a GPU has any sample, bool [T]."""
+    rows = [row for row, series in enumerate(panel.series) if series.gpu == gpu]
+    return np.asarray(~np.isnan(panel.values[rows]).all(axis=0), dtype=np.bool_)
 
 
 def from_gauge(

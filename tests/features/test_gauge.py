@@ -67,5 +67,10 @@ def test_a_count_by_code_is_read_as_its_code() -> None:
     assert gauges(**{'DCGM_EXP_XID_ERRORS_COUNT{xid="31"}': [0.0, 1.0, 1.0, 0.0]}) == [0, 31, 31, 0]
 
 
+def test_a_count_that_is_there_only_after_an_error_was_0_while_the_gpu_had_samples() -> None:
+    rows = {'DCGM_EXP_XID_ERRORS_COUNT{xid="79"}': [NAN, NAN, 1, NAN], "DCGM_FI_DEV_GPU_TEMP": [NAN, 40.0, 41.0, 42.0]}
+    assert gauges(**rows) == [-1, 0, 79, 0]
+
+
 def test_a_blank_of_the_exporter_is_no_code() -> None:
     assert gauges(DCGM_FI_DEV_XID_ERRORS=[0, 2147483632, 31]) == [0, -1, 31]
