@@ -36,6 +36,7 @@ _LEFT_OUT = re.compile(
     r"|(\d{1,12}) messages lost due to rate-limiting|lost (\d{1,12}) messages from pid"
 )
 _REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[ ?(.*?)\]?", re.DOTALL)
+_AGAIN = re.compile(r"last message repeated (\d{1,9}) times?\.?")  # of syslogd, busybox, syslog-ng
 _LINE_FORMATS = {
     "dmesg": (dmesg.RAW, dmesg.HUMAN, dmesg.ISO),
     "kmsg": (dmesg.KMSG,),
@@ -156,7 +157,7 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
         tally.reject("time before 2000", int((~good & (rows.times != UNREADABLE)).sum()))
         rows = rows.pick(np.flatnonzero(good))
     messages, counts = _unfold(_clean(rows.messages), tally)
-    rows = rows._replace(messages=messages)
+    rows = _said_again(rows._replace(messages=messages), counts, tally)
     full = np.asarray(pc.greater(pc.binary_length(messages), 0))
     if not full.all():
         tally.reject("empty message", int((~full).sum()))
@@ -215,6 +216,22 @@ def _unfold(messages: Any, tally: Tally) -> tuple[Any, Integers]:
             tally.note("repeats told by syslog", int(found[1]))
         told.append(text)
     return (pc.replace_with_mask(messages, repeats, texts(told)) if told else messages), counts
+
+
+def _said_again(rows: Rows, counts: Integers, tally: Tally) -> Rows:
+    """The rows with "last message repeated N times" as the line before of its host; `counts` is filled in place."""
+    places = np.flatnonzero(np.asarray(pc.starts_with(rows.messages, "last message repeated ")))
+    if not len(places):
+        return rows
+    source = np.arange(len(counts))
+    for place in places.tolist():
+        host, found = rows.nodes[place], _AGAIN.fullmatch(rows.messages[place].as_py())
+        before = next((at for at in range(place - 1, max(place - 100, 0) - 1, -1) if rows.nodes[at] == host), None)
+        if found and before is not None:
+            source[place] = source[before]
+            counts[place] = int(found[1])
+            tally.note("repeats told by syslog", int(found[1]))
+    return rows.pick(source)._replace(times=rows.times)
 
 
 def _fold(rows: Rows, counts: Integers, nodes: Any, sources: Any) -> pd.DataFrame:

@@ -251,6 +251,24 @@ def test_messages_that_a_logger_left_out_are_told(tmp_path: Path, message: str, 
     assert found.input["noted"].get("messages suppressed by the logger", 0) == lost
 
 
+def test_c16_the_last_message_repeated_is_that_of_its_host(tmp_path: Path) -> None:
+    xid = "NVRM: Xid (PCI:0000:4e:00): 92, pid=1, name=a, High single-bit ECC rate"
+    text = (
+        f"2026-01-01T00:00:00Z n1 kernel: {xid}\n2026-01-01T00:00:01Z n2 sshd: session opened\n"
+        "2026-01-01T00:00:30Z n1 kernel: last message repeated 4 times\n"
+        "2026-01-01T00:01:00Z n1 kernel: last message repeated 2 times\n"
+        "2026-01-01T00:01:00Z n3 app: last message repeated 2 times\n"
+    )
+    found = Logs(tmp_path, text)
+    assert found.told("node", "xid", "count") == [["n1", 92, 7]]
+    assert found.lines()["message"].value_counts().to_dict() == {
+        xid: 3,
+        "session opened": 1,
+        "last message repeated 2 times": 1,
+    }
+    assert found.input["noted"]["repeats told by syslog"] == 6
+
+
 def test_an_event_of_nvml_that_tells_only_the_uuid_is_that_gpu_s(tmp_path: Path) -> None:
     """Placed by the last known map; of a GPU that no metric ever named the event is kept, two GPUs apart."""
     (tmp_path / "m").write_text(
