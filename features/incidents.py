@@ -119,23 +119,24 @@ def explain(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame |
     """One sentence for each event: why it is, or isn't, a failure."""
     grouped = assign(events, settings, given)
     events = with_user_kinds(events, settings)
-    names = list(grouped.failures["failure"])
+    names, began = list(grouped.failures["failure"]), list(grouped.failures["time"])
     seen: set[int] = set()
     out = []
-    columns = (events[name] for name in ("xid", "kind", "severity", "origin", "detail"))
-    for row, incident, target in zip(
+    columns = (events[name] for name in ("time", "xid", "kind", "severity"))
+    for (time, number, kind, severity), incident, target in zip(
         zip(*columns, strict=True), grouped.incident.tolist(), grouped.target.tolist(), strict=True
     ):
-        code = None if pd.isna(row[0]) else int(row[0])
-        subject, why = _subject(code, settings), _why(code, row[1], settings, is_it=target, said=row[2])
+        code = None if pd.isna(number) else int(number)
+        subject, why = _subject(code, settings), _why(code, kind, settings, is_it=target, said=severity)
         if target:
-            begins = incident not in seen
-            seen.add(incident)
+            begins = incident not in seen and time >= began[incident]
+            if begins:
+                seen.add(incident)
             verb = "is the first line of" if begins else "belongs to"
             out.append(f"{subject} {verb} failure {names[incident]}: {why}")
         else:
-            near = f"; it is within {settings.incident_gap} of failure {names[incident]}" if incident >= 0 else ""
-            out.append(f"{subject} is no failure: {why}{near}")
+            verb = "is no failure" if incident < 0 else f"belongs to failure {names[incident]}; by itself it is none"
+            out.append(f"{subject} {verb}: {why}")
     return out
 
 
@@ -225,10 +226,11 @@ def _attach(events: pd.DataFrame, incident: NDArray[np.int64], gap: int) -> NDAr
 
 def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSettings) -> dict[str, Any]:
     """One row of `FAILURES`, without its name."""
+    events, targets = _dated(events, events), _dated(targets, events)
     core = targets.sort_values(["time", "node"], kind="stable")
     # The kernel's line says when; the gauge only between which scrapes
     exact, around = (part[part["origin"] != "gauge"] for part in (core, events))
-    start = (exact if len(exact) else core)["time"].iloc[0]
+    start = (exact if exact["origin"].ne("absence").any() else core)["time"].iloc[0]
     # A line of the incident that came just before counts as its first; a flood that began long ago does not
     early = around["time"][around["time"] > start - settings.incident_gap]
     time = min(start, early.min()) if len(early) else start
@@ -257,6 +259,22 @@ def _failure(events: pd.DataFrame, targets: pd.DataFrame, settings: LabelSetting
         "recovery_action": asked[-1] if asked else catalogue.action(code, settings),
         "evidence": f"{_subject(code, settings)}: {main['detail']}".removesuffix(": "),
     }
+
+
+def _dated(events: pd.DataFrame, incident: pd.DataFrame) -> pd.DataFrame:
+    """Events with each loss at the first line or code of the incident in the cells in which the GPU went.
+
+    Samples tell of a loss only between which two of them it was.
+    """
+    absent = (events["origin"] == "absence").to_numpy()
+    if not absent.any():
+        return events
+    said = incident["time"][incident["origin"] != "absence"]
+    times = [
+        min(said[(said >= time) & (said < last)], default=time) if lost else time
+        for time, last, lost in zip(events["time"], events["last"], absent, strict=True)
+    ]
+    return events.assign(time=pd.Series(times, index=events.index, dtype=events["time"].dtype))
 
 
 def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: LabelSettings) -> list[dict[str, Any]]:

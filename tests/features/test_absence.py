@@ -76,6 +76,14 @@ def test_the_only_gpu_of_a_node_is_lost_when_its_exporter_still_answers() -> Non
     assert lost("*_", answered=True) == [("GPU-0", 30)]
 
 
+def test_a_loss_lies_between_the_last_cell_with_the_gpu_and_the_first_in_which_only_its_siblings_were_seen() -> None:
+    """Minute 3 was not scraped at all."""
+    seen = np.array([[mark == "x" for mark in row] for row in ("xxx.......", "xxx.xxxxxx")])
+    times = np.arange(10) * MINUTE + START
+    event = lost_gpus(Sight(times, ("GPU-0", "GPU-1"), seen, np.zeros(10, dtype=bool)), "n1", GPUS.empty())
+    assert [(moment.value - START) // MINUTE for moment in event[["time", "last"]].iloc[0]] == [3, 5]
+
+
 def test_days_are_joined_by_their_gpus() -> None:
     days = [
         Sight(np.array([0, 1]), ("GPU-a",), np.array([[True, False]]), np.zeros(2, dtype=bool)),

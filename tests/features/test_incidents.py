@@ -122,6 +122,29 @@ def test_a_gpu_that_vanishes_without_an_xid_is_a_failure() -> None:
     assert pd.isna(failure["xid"])
 
 
+def absence(at: str, until: str) -> dict[str, Any]:
+    """GPU-a's first cell without it begins then; its siblings were seen without it by the other time."""
+    last = pd.Timestamp(f"2026-01-04T{until}Z")
+    return event(at, None, gpu="GPU-a", origin="absence", kind="hardware", last=last)
+
+
+@pytest.mark.parametrize(
+    ("others", "time"),
+    [
+        ([event("10:00:53", 79, gpu="GPU-a")], "10:00:53"),
+        ([event("10:00:40", 45, gpu="GPU-a"), event("10:00:53", 79, gpu="GPU-a")], "10:00:40"),
+        ([event("10:01:10", 79, gpu="GPU-a")], "10:00:00"),
+        ([event("10:00:53", 79, gpu="GPU-a", origin="gauge")], "10:00:53"),
+        ([event("09:59:50", 79, gpu="GPU-a", origin="gauge")], "09:59:50"),
+        ([], "10:00:00"),
+    ],
+    ids=["a line", "an earlier line", "a line after both", "the gauge", "the gauge before", "nothing else"],
+)
+def test_a_loss_between_two_samples_came_when_a_line_between_them_says(others: list[dict[str, Any]], time: str) -> None:
+    failure = group(absence("10:00:00", "10:01:00"), *others).iloc[0]
+    assert failure["time"] == pd.Timestamp(f"2026-01-04T{time}Z")
+
+
 def test_a_nonfatal_nvlink_error_is_no_failure() -> None:
     assert group(event("10:00:00", 145, severity="Nonfatal")).empty
 
@@ -143,13 +166,31 @@ def test_tickets_stay_apart_however_near_they_are() -> None:
     assert len(group(given=given)) == 2
 
 
+@pytest.mark.parametrize(("code", "more"), [(149, {"origin": "gauge"}), (45, {}), (154, {})])
+def test_what_is_no_failure_by_itself_is_said_to_belong_to_the_failure_it_comes_with(
+    code: int, more: dict[str, Any]
+) -> None:
+    first, second = incidents.explain(
+        table(event("10:00:00", 149, severity="Fatal"), event("10:00:30", code, **more)), LabelSettings()
+    )
+    assert "is the first line of failure 20260104T100000Z-n1" in first
+    assert "belongs to failure 20260104T100000Z-n1; by itself it is none: " in second
+
+
+def test_a_lost_gpu_is_not_said_to_be_the_first_line_when_a_line_says_when_it_went() -> None:
+    first, second = incidents.explain(
+        table(absence("10:00:00", "10:01:00"), event("10:00:53", 79, gpu="GPU-a")), LabelSettings()
+    )
+    assert "belongs to failure" in first
+    assert "is the first line of failure" in second
+
+
 def test_every_event_is_explained() -> None:
     rows = table(event("10:00:00", 79), event("10:00:01", 45), event("15:00:00", 31), event("16:00:00", 149))
     first, second, third, fourth = incidents.explain(rows, LabelSettings())
     assert "is the first line of failure 20260104T100000Z-n1" in first
-    assert "is no failure" in second
-    assert "of failure 20260104T100000Z-n1" in second
-    assert "it comes from a program" in third
+    assert "belongs to failure 20260104T100000Z-n1; by itself it is none" in second
+    assert "is no failure: it comes from a program" in third
     assert "labels.hardware = [149] counts it" in fourth
 
 
