@@ -139,7 +139,7 @@ def _first(canonical: Callable[[str], str], labels: Mapping[str, str], names: Se
 
 
 class Identifier:
-    """Identities by `IngestSettings`, each set of labels looked at once."""
+    """Identities by `IngestSettings`; labels that all metrics of a target share are looked at once."""
 
     def __init__(self, settings: IngestSettings, node: str = "") -> None:
         """Prepare; ``node`` is the name the user gives to what names none itself."""
@@ -147,38 +147,33 @@ class Identifier:
         self._node = node
         self._dropped = frozenset(settings.dropped_labels)
         self._dropped_of_gpu = frozenset(settings.gpu_dropped_labels)
-        self._known: dict[tuple[tuple[str, str], ...], Identity] = {}
+        self._known: dict[tuple[object, ...], tuple[str, str, str, str, bool, str]] = {}
         self._hidden: dict[tuple[frozenset[str], bool, bool, bool], frozenset[str]] = {}
-        self._shown: dict[tuple[tuple[frozenset[str], bool, bool, bool], tuple[str, ...]], tuple[str, ...]] = {}
         self._naming = (*settings.node_labels, "pod", "exported_pod")
         self._nodes: dict[tuple[str | None, ...], tuple[str, bool, frozenset[str]]] = {}
 
     def identify(self, labels: Mapping[str, str]) -> Identity:
         """Who these labels are about; ``series.metric`` is "" when they name no metric."""
-        key = tuple(labels.items())
+        rest = dict(labels)
+        name = rest.pop("__name__", "")
+        kinds = _kinds(name)
+        key = kinds, *rest, None, *rest.values()
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._look(labels)
-        return known
+            known = self._known[key] = self._look(rest, *kinds)
+        node, uuid, said, address, settled, where = known
+        return Identity(node, Series(name + said if name else "", uuid), address, settled, where)
 
-    def _look(self, labels: Mapping[str, str]) -> Identity:
+    def _look(
+        self, labels: Mapping[str, str], of_a_gpu: bool, of_a_target: bool
+    ) -> tuple[str, str, str, str, bool, str]:
+        """Node, GPU, what follows the metric's name, PCI address, whether the node is settled, the host scraped."""
         node, settled, named = self._node_of(labels)
-        name = labels.get("__name__", "")
-        of_a_gpu, of_a_target = _kinds(name)
         uuid = _first(gpu, labels, self._settings.gpu_labels) if of_a_gpu else ""
         address = _first(pci, labels, self._settings.pci_labels)
-        shown = self._shown_of((named, of_a_gpu, of_a_target, uuid != ""), tuple(labels))
-        rest = {key: value for key in shown if (value := labels[key]) not in _NOTHING}
-        metric = metric_text(name, rest) if name else ""
-        return Identity(node, Series(metric, uuid), address, settled, without_port(labels.get("instance", "")))
-
-    def _shown_of(self, key: tuple[frozenset[str], bool, bool, bool], labels: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the labels that are part of a series' own name; a metric's series have the same ones."""
-        known = self._shown.get((key, labels))
-        if known is None:
-            hidden = self._hidden_of(*key)
-            known = self._shown[key, labels] = tuple(label for label in labels if label not in hidden)
-        return known
+        hidden = self._hidden_of(named, of_a_gpu, of_a_target, uuid != "")
+        rest = {key: value for key, value in labels.items() if key not in hidden and value not in _NOTHING}
+        return node, uuid, metric_text("", rest), address, settled, without_port(labels.get("instance", ""))
 
     def _hidden_of(self, named: frozenset[str], of_a_gpu: bool, of_a_target: bool, has_gpu: bool) -> frozenset[str]:
         """Labels that are no part of a series' own name."""
