@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from features import absence, catalogue, gauge, incidents, repair, xid
+from features import absence, catalogue, clocks, gauge, incidents, repair, xid
 from features.settings import LabelSettings, to_nanoseconds
 from features.tables import EVENTS, conform, to_ns
 from pipelines.config import Config
@@ -18,6 +18,11 @@ from pipelines.grid import DAY_NS
 from pipelines.store import Store
 
 _ONSET = re.compile(r"xid (\d{1,5})(?: gpu (.*))?")  # how tickets of XID onsets are kept
+_UNREAD = {
+    "malformed": "they are cut or garbled",
+    "quoted by a program": "a program wrote them, not the kernel",
+    "zero": "XID 0 is no error",
+}
 _FOLD_EVERY = 64  # tables of events that are held before they are folded
 _UUID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
 
@@ -49,6 +54,28 @@ def events(store: Store, config: Config, counts: Counter[str] | None = None) -> 
 def failures(store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
     """Failures of the store by the preset, tickets among them: frame of `FAILURES`."""
     return grouped(events(store, config), store, config, preset)
+
+
+def doubts(found: pd.DataFrame, counts: Counter[str]) -> list[str]:
+    """What a person should know before believing the events, one sentence each.
+
+    Parameters
+    ----------
+    found, counts
+        Events, and lines that gave none by reason, as `events` finds them.
+    """
+    said = [
+        f"lines that speak of an XID and gave no event, as {_UNREAD[reason]}: {count}"
+        for reason, count in sorted(counts.items())
+        if count
+    ]
+    for node, seconds in clocks.apart(found).items():
+        side = "after" if seconds > 0 else "before"
+        said.append(
+            f"{node}: its log tells an XID {abs(seconds) / 60:.0f} minutes {side} its metrics do; if its clocks are "
+            "apart or the log's --timezone is wrong, one failure is listed twice"
+        )
+    return said
 
 
 def grouped(found: pd.DataFrame, store: Store, config: Config, preset: str | None = None) -> pd.DataFrame:
@@ -102,7 +129,11 @@ def _came_of(
 
 def explain(store: Store, config: Config, preset: str | None = None) -> list[dict[str, Any]]:
     """Each XID event with one sentence that says why it is or isn't a failure."""
-    found = events(store, config)
+    return explained(events(store, config), store, config, preset)
+
+
+def explained(found: pd.DataFrame, store: Store, config: Config, preset: str | None = None) -> list[dict[str, Any]]:
+    """Each of the events that `events` found with one sentence that says why it is or isn't a failure."""
     sentences = incidents.explain(found, _labels(config, preset), _tickets(store))
     columns = (found[name] for name in ("time", "node", "pci", "xid", "origin"))
     return [

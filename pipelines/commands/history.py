@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -212,7 +213,11 @@ def events(
     from pipelines.store import Store  # noqa: PLC0415  # as above
 
     settings = start(config, log_format, quiet)
-    rows = console.records(labels.events(Store.open(store), settings), EVENT_KEYS)
+    counts: Counter[str] = Counter()
+    found = labels.events(Store.open(store), settings, counts)
+    for sentence in labels.doubts(found, counts):
+        log.warning("%s", sentence)
+    rows = console.records(found, EVENT_KEYS)
     typer.echo(console.to_json(rows) if as_json else console.table(rows, EVENT_KEYS), nl=not as_json)
 
 
@@ -232,12 +237,16 @@ def failures(
     settings = start(config, log_format, quiet)
     if preset is not None and preset not in PRESETS:
         raise UsageError(f"--preset: {preset!r} is none of {', '.join(PRESETS)}")
+    held, counts = Store.open(store), Counter[str]()
+    told = labels.events(held, settings, counts)
+    for sentence in labels.doubts(told, counts):
+        log.warning("%s", sentence)
     if explain:
-        rows = labels.explain(Store.open(store), settings, preset)
+        rows = labels.explained(told, held, settings, preset)
         typer.echo(console.to_json(rows) if as_json else console.table(rows, rows[0] if rows else ()), nl=not as_json)
         return
-    held = Store.open(store)
-    found = console.records(labels.with_repairs(held, settings, labels.failures(held, settings, preset)), FAILURE_KEYS)
+    grouped = labels.grouped(told, held, settings, preset)
+    found = console.records(labels.with_repairs(held, settings, grouped), FAILURE_KEYS)
     typer.echo(console.to_json(found) if as_json else console.table(found, FAILURE_KEYS), nl=not as_json)
 
 

@@ -1,6 +1,7 @@
 """Failures of a whole store: lines, gauge, vanished GPUs and tickets together, and why each event is or isn't one."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +216,17 @@ def test_a_failure_whose_gpus_never_left_has_no_repair_time(tmp_path: Path) -> N
     (failure,) = failures.with_repairs(store, config, found(store, config)).to_dict("records")
     assert pd.isna(failure["repair_minutes"])
     assert (failure["left_censored"], failure["right_censored"]) == (False, False)
+
+
+def test_what_makes_the_events_doubtful_is_said(tmp_path: Path) -> None:
+    lines = (
+        line(420, LOST) + line(9000, "NVRM: Xid (PCI:zz:3b:00): 79,") + line(9001, "NVRM: Xid (PCI:0000:4e:00): 0, x")
+    )
+    store, config = stored(tmp_path, series(GAUGE, [0.0, 0.0] + [79.0] * 60), lines)
+    counts: Counter[str] = Counter()
+    clock, *unread = reversed(failures.doubts(failures.events(store, config, counts), counts))
+    assert clock.startswith("n1: its log tells an XID 6 minutes after its metrics do; if its clocks are apart")
+    assert unread == [
+        "lines that speak of an XID and gave no event, as XID 0 is no error: 1",
+        "lines that speak of an XID and gave no event, as they are cut or garbled: 1",
+    ]
