@@ -26,7 +26,8 @@ from pipelines.readers.tally import Tally
 Integers = NDArray[np.int64]
 HEAD_BYTES = 64 << 10
 _EARLIEST = to_ns("2000-01-01T00:00:00Z")  # before it, a clock was not set
-_DAY = 86_400 * 10**9
+_STEP = 60 * 10**9  # by which a clock may step without being doubted
+_ORDERED = frozenset({"journald", "syslog", "dmesg", "kmsg", "cri"})  # as one host wrote them
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")  # colours of terminals
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _DELETE = 127  # it and all bytes above it are no plain ASCII
@@ -78,14 +79,20 @@ def read_logs(path: Path, context: LogContext, tally: Tally) -> Iterator[pd.Data
     if name is None:
         raise InputError(f"{path}: no log format foreshock knows")
     with open_stream(path) as stream:
-        yield from frames(_rows(name, stream, path, context, tally), context, tally)
+        yield from frames(_rows(name, stream, path, context, tally), context, tally, ordered=name in _ORDERED)
 
 
-def frames(pieces: Iterable[Rows], context: LogContext, tally: Tally) -> Iterator[pd.DataFrame]:
-    """Frames of `LOGS` of rows that a reader gives; equal lines that follow each other are one row with a count."""
+def frames(
+    pieces: Iterable[Rows], context: LogContext, tally: Tally, *, ordered: bool = False
+) -> Iterator[pd.DataFrame]:
+    """Frames of `LOGS` of rows that a reader gives; equal lines that follow each other are one row with a count.
+
+    Where lines stand in the order in which they were written, ``ordered``, a clock that goes back is noticed.
+    """
     held: pd.DataFrame | None = None
+    before: dict[str, int] | None = {} if ordered else None
     for rows in pieces:
-        frame = _frame(rows, context, tally)
+        frame = _frame(rows, context, tally, before)
         if frame.empty:
             continue
         if held is not None:
@@ -150,7 +157,7 @@ def _object_format(document: dict[str, Any]) -> str | None:
     return "json-lines" if timed and (worded or told) else None
 
 
-def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
+def _frame(rows: Rows, context: LogContext, tally: Tally, before: dict[str, int] | None) -> pd.DataFrame:
     good = rows.times >= _EARLIEST
     if not good.all():
         tally.reject("no time stamp", int((rows.times == UNREADABLE).sum()))
@@ -163,13 +170,34 @@ def _frame(rows: Rows, context: LogContext, tally: Tally) -> pd.DataFrame:
         tally.reject("empty message", int((~full).sum()))
         rows, counts = rows.pick(np.flatnonzero(full)), counts[full]
     tally.ok += len(rows.times)
-    if context.reference_time is not None:
-        ahead = int((rows.times > to_ns(context.reference_time) + _DAY).sum())
-        tally.note("time after the export", ahead)
+    _note_clocks(rows, context, tally, before)
     _note_losses(rows.messages, tally)
     nodes, sources = rows.nodes.dictionary_encode(), rows.sources.dictionary_encode()
     names = [context.canonical(host) for host in nodes.dictionary.to_pylist()]
     return _fold(rows, counts, _told_by(nodes, texts(names)), _told_by(sources, _clean(sources.dictionary)))
+
+
+def _note_clocks(rows: Rows, context: LogContext, tally: Tally, before: dict[str, int] | None) -> None:
+    """Count times that a sound clock would not tell: after the export, or earlier than the host's line before."""
+    if context.reference_time is not None:
+        ahead = int((rows.times > to_ns(context.reference_time) + _STEP).sum())
+        tally.note("time after the export", ahead)
+        if ahead:
+            tally.hint("some lines are later than the export: a clock runs ahead, or --timezone is not the log's")
+    if before is None or not len(rows.times):
+        return
+    nodes = rows.nodes.dictionary_encode()
+    codes = np.asarray(nodes.indices)
+    order = np.argsort(codes, kind="stable")
+    times, codes = rows.times[order], codes[order]
+    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    hosts = [nodes.dictionary[int(code)].as_py() for code in codes[first]]
+    former = np.append(times[0], times[:-1])
+    former[first] = [before.get(host, time) for host, time in zip(hosts, times[first].tolist(), strict=True)]
+    tally.note("time going back by over a minute", back := int((times < former - _STEP).sum()))
+    if back:
+        tally.hint("a clock went back by over a minute; the times of the lines around it may be off")
+    before.update(zip(hosts, times[np.append(first[1:], len(times)) - 1].tolist(), strict=True))
 
 
 def _told_by(column: Any, words: Any) -> Any:

@@ -311,3 +311,19 @@ def test_answers_of_a_server_one_a_line_may_be_more_than_is_held_at_once(tmp_pat
 @pytest.mark.parametrize("line", ["[999999999999.000000] a", "4,1,999999999999999999,-;a"])
 def test_seconds_since_boot_beyond_all_time_are_no_time(tmp_path: Path, line: str) -> None:
     assert Read(tmp_path, f"[    1.000000] b\n{line}\n").tally.rejected == {"no time stamp": 1}
+
+
+def test_a_clock_that_goes_back_is_noticed_for_each_host_alone(tmp_path: Path) -> None:
+    times = [("n1", "10:00:00"), ("n2", "09:00:00"), ("n1", "10:00:05"), ("n1", "09:58:00"), ("n1", "09:58:01")]
+    lines = [f"2026-01-01T{clock}Z {host} app: {place}" for place, (host, clock) in enumerate(times)]
+    found = Read(tmp_path, "\n".join(lines))
+    assert found.tally.noted == {"time going back by over a minute": 1}
+    assert "a clock went back" in found.tally.hints[0]
+    shipped = [FORMATS["vector"].replace("00:00:00.25", clock) % "x" for _, clock in times]
+    assert not Read(tmp_path, "\n".join(shipped)).tally.noted  # a shipper gives lines in any order
+
+
+def test_a_clock_minutes_ahead_of_the_export_is_noticed(tmp_path: Path) -> None:
+    context = LogContext(timezone="UTC", reference_time=pd.Timestamp("2026-01-01T10:00:00Z"))
+    lines = "2026-01-01T10:00:30Z n1 app: a\n2026-01-01T10:07:00Z n1 app: b\n"
+    assert Read(tmp_path, lines, context).tally.noted == {"time after the export": 1}
