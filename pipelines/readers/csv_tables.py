@@ -59,20 +59,27 @@ def read(path: Path, tally: Tally, context: ReadContext) -> Iterator[SampleChunk
         raise InputError(f"{path}: the header names no time column; call it time, timestamp or ts")
     inside = Tally()  # the tear was counted above, if the header met it
     with _Text(path, inside, whole_lines=True) as stream:
-        for batch in _batches(stream, len(names), divider, tally, headed=headed):
+        kinds = _kinds(found, len(names))
+        for batch in _batches(stream, kinds, divider, tally, headed=headed):
             yield from layout.chunks(found, batch.columns, tally, context)
     if not tally.rejected["torn file"]:
         tally.add(inside)
 
 
-def _batches(stream: Untorn, columns: int, divider: str, tally: Tally, *, headed: bool) -> Iterator[Any]:
+def _kinds(found: layout.Layout, columns: int) -> list[Any]:
+    """Types to read columns as: of names and labels each block holds few, which Arrow then keeps once."""
+    named = {found.metric, *found.labels}
+    return [pa.dictionary(pa.int32(), pa.binary()) if place in named else pa.binary() for place in range(columns)]
+
+
+def _batches(stream: Untorn, kinds: list[Any], divider: str, tally: Tally, *, headed: bool) -> Iterator[Any]:
     """Rows as Arrow arrays of bytes; a row with another number of cells is counted and left out."""
 
     def skip(_row: Any) -> str:
         tally.drop("row of another length")
         return "skip"
 
-    names = [str(place) for place in range(columns)]
+    names = [str(place) for place in range(len(kinds))]
     try:
         reader = pacsv.open_csv(
             pa.PythonFile(stream, mode="r"),
@@ -81,7 +88,7 @@ def _batches(stream: Untorn, columns: int, divider: str, tally: Tally, *, headed
             ),
             parse_options=pacsv.ParseOptions(delimiter=divider, invalid_row_handler=skip),
             convert_options=pacsv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, check_utf8=False
+                column_types=dict(zip(names, kinds, strict=True)), strings_can_be_null=False, check_utf8=False
             ),
         )
         yield from reader

@@ -33,6 +33,7 @@ _NODE_GPU = re.compile(r"^(.+)-(\d{1,2})$")
 _MOMENT = re.compile(r"(?:9|1\d|2\d)\d{8}(?:\d{3}){0,3}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}")
 _METRIC = re.compile(r"[a-zA-Z_:][\w:]{1,200}")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F]")
+_MOST_COMBINATIONS = 1 << 62
 # AcmeTrace names DCGM's fields without their prefixes
 _PROFILING = re.compile(r"^(GR_ENGINE|SM|PIPE_\w+|DRAM)_(ACTIVE|OCCUPANCY)$|^(PCIE|NVLINK)_[TR]X_BYTES$")
 
@@ -175,13 +176,41 @@ def _groups(
     rows = np.flatnonzero(good)
     if not len(rows):
         return
-    frame = pd.DataFrame({number: pd.Categorical(words(column)) for number, column in enumerate(labels.values())})
-    frame = frame.iloc[rows]
-    keys = list(frame.columns)
-    for key, places in frame.groupby(keys, observed=True, sort=False).indices.items():
-        parts = key if isinstance(key, tuple) else (key,)
-        found = {name: str(part) for name, part in zip(labels, parts, strict=True) if part != ""}
-        yield found, rows[places]
+    encoded = [_encoded(column) for column in labels.values()]
+    alike = _joint([(codes, len(texts)) for codes, texts in encoded if len(texts) > 1], rows)
+    order = np.argsort(alike, kind="stable")
+    for places in np.split(order, np.cumsum(np.bincount(alike))[:-1]):
+        one = rows[places[0]]
+        parts = (texts[codes[one]] for codes, texts in encoded)
+        yield {name: part for name, part in zip(labels, parts, strict=True) if part != ""}, rows[places]
+
+
+def _encoded(column: Any) -> tuple[NDArray[np.int64], list[str]]:
+    """A column as places among its different texts: rows are millions, texts few."""
+    try:
+        kinds = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # maps and structs
+        each = words(column)
+        which = np.arange(len(each))
+    else:
+        each = [*words(kinds.dictionary), ""]
+        places = kinds.indices.cast(pa.int64())
+        which = (places.fill_null(len(each) - 1) if places.null_count else places).to_numpy()
+    # two values may have one text: nothing and "", or bytes that are no UTF-8
+    codes, texts = pd.factorize(np.array(each, dtype=object))
+    return codes[which], list(texts)
+
+
+def _joint(codes: list[tuple[NDArray[np.int64], int]], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number for each combination of codes in these rows, counted in the order in which they come."""
+    out = np.zeros(len(rows), dtype=np.int64)
+    most = 1
+    for of, size in codes:
+        if most * size >= _MOST_COMBINATIONS:
+            out, kinds = pd.factorize(out)
+            most = len(kinds)
+        out, most = out * size + of[rows], most * size
+    return np.asarray(pd.factorize(out)[0], dtype=np.int64)
 
 
 def words(column: Any) -> list[str]:
@@ -206,7 +235,26 @@ def _times(column: Any, timezone: str) -> NDArray[np.int64]:
         return times.ns(stamps)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return times.epochs(column.to_numpy(zero_copy_only=False))
-    return times.texts(pd.Series(words(column), dtype="str"), timezone)
+    numbers = _epochs(column)
+    return times.epochs(numbers) if numbers is not None else _written(column, timezone)
+
+
+def _epochs(column: Any) -> NDArray[Any] | None:
+    """A text column's plain numbers, whole where all are; None when some cell is no number."""
+    if not _is_text(column.type) or column.null_count:
+        return None
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return np.asarray(column.cast(pa.string()).cast(kind))
+        except pa.ArrowInvalid:
+            continue
+    return None
+
+
+def _written(column: Any, timezone: str) -> NDArray[np.int64]:
+    """Moments written out; those of a scrape are many rows'."""
+    codes, texts = _encoded(column)
+    return times.texts(pd.Series(texts, dtype="str"), timezone)[codes]
 
 
 def _numbers(column: Any, tally: Tally) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
