@@ -84,7 +84,9 @@ _FAULT = re.compile(
     re.IGNORECASE,
 )
 _WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
-_TELLING_LINES = frozenset({"logs.burst_max", "logs.unknown", "logs.node_new", "logs.rarity_max", "logs.error_lines"})
+_TELLING_LINES = frozenset(
+    f"logs.{what}" for what in ("burst_max", "device_max", "unknown", "node_new", "rarity_max", "error_lines")
+)
 
 
 @lru_cache(maxsize=1 << 16)

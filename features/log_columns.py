@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special
 
+from features.device_lines import names_device
+from features.log_odds import dispersion as dispersion_of
+from features.log_odds import rarity, tail
 from features.settings import TemplateSettings
 from features.tables import ModelError
 from features.templates import UNKNOWN, Rates, Templates, mine
@@ -32,6 +34,7 @@ COLUMNS = tuple(
         "rarity_max",  # -log10 of the share of training windows that hold the rarest template in the window
         "rarity_sum",  # the same, summed over the window's templates
         "burst_max",  # log1p of the largest -log10 P(a template is heard in at least as many minutes)
+        "device_max",  # the same over lines that name a device; an unknown one counts as never heard in each minute
     )
 )
 # A template heard on one node only within this span is one episode, and an episode says nothing about the
@@ -40,7 +43,6 @@ EPISODE_NS = 6 * 3600 * 1_000_000_000
 # Windows of the whole cluster's rate that stand beside a node's own: a node seldom seen is judged by the others,
 # one with days of history by itself.
 PRIOR_WINDOWS = 48.0
-_DISPERSION = (0.01, 1e6)  # bounds of r; at the upper one the negative binomial is a Poisson
 # A template's rate is one of minutes in which it is heard: a flood of one minute and a line a minute for an hour are
 # as many lines, and only the second lasts.
 _MINUTE_NS = 60 * 1_000_000_000
@@ -115,7 +117,7 @@ def fit_rates(lines: pd.DataFrame, windows: pd.DataFrame, templates: Templates) 
         rates=Rates(
             nodes=[str(node) for node in nodes],
             node_windows=per_node.tolist(),
-            dispersion=_dispersion(heard, squares, per_node[pair_node], pair_template, len(templates.texts)),
+            dispersion=dispersion_of(heard, squares, per_node[pair_node], pair_template, len(templates.texts)),
             pair_node=pair_node.tolist(),
             pair_template=pair_template.tolist(),
             held=held.tolist(),
@@ -149,12 +151,16 @@ def columns(
     odd = ~judged.known
     unknown = _sums(entries.row[odd], entries.minutes[odd], total)
     # log10 of a share too small to be seen in this many windows
-    never = _rarity(np.zeros(1), sum(rates.node_windows))[0]
+    never = rarity(np.zeros(1), sum(rates.node_windows))[0]
     known = entries.row[judged.known]
     rarest = np.zeros(total)
     np.maximum.at(rarest, known, judged.rarity[judged.known])
     burst = np.zeros(total)
     np.maximum.at(burst, known, judged.burst[judged.known])
+    device = np.zeros(total)
+    told = judged.known & np.append(names_device(templates.texts), False)[entries.template]
+    np.maximum.at(device, entries.row[told], judged.burst[told])
+    np.maximum.at(device, *_unknown_devices(lines, windows, ids, never))
     node = windows["node"].astype("str").to_numpy()
     strange = judged.known & ~judged.own
     new = np.bincount(entries.row[strange], minlength=total).astype(float)
@@ -169,11 +175,22 @@ def columns(
         np.where(unknown > 0, np.maximum(rarest, never), rarest),
         np.bincount(known, judged.rarity[judged.known], minlength=total) + np.where(unknown > 0, never, 0.0),
         np.log1p(burst),
+        np.log1p(device),
     )
     silent = ~np.isin(node, np.union1d(lines["node"].astype("str").unique(), [*rates.nodes, *heard]).astype(str))
     for name, column in zip(COLUMNS, values, strict=True):
         every[name] = np.where(silent, np.nan, column)
     return every
+
+
+def _unknown_devices(
+    lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64], never: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Windows with unknown lines that name a device, and ``never`` for each minute of these."""
+    strange = ids == UNKNOWN
+    strange[strange] = names_device(lines["masked"][strange])
+    found = _count(lines[strange], windows, ids[strange])
+    return found.row, found.minutes * np.float64(never)
 
 
 def top(lines: pd.DataFrame, window: pd.DataFrame, templates: Templates, most: int = 3) -> list[Telling]:
@@ -190,11 +207,11 @@ def top(lines: pd.DataFrame, window: pd.DataFrame, templates: Templates, most: i
     ids = templates.match(inside["masked"])
     entries = _count(inside, window, ids)
     judged = _judge(entries, window, templates)
-    never = float(_rarity(np.zeros(1), sum(rates.node_windows))[0])
+    never = float(rarity(np.zeros(1), sum(rates.node_windows))[0])
     found = []
     for place, number in enumerate(entries.template.tolist()):
-        rarity, burst = float(judged.rarity[place]), float(judged.burst[place])
-        why, surprise = ("burst", burst) if burst > rarity else ("rare", rarity)
+        rare, burst = float(judged.rarity[place]), float(judged.burst[place])
+        why, surprise = ("burst", burst) if burst > rare else ("rare", rare)
         if not judged.known[place]:
             why, surprise = "unknown", never
         if surprise < 1:  # one window in ten
@@ -342,47 +359,7 @@ def _judge(entries: _Entries, windows: pd.DataFrame, templates: Templates) -> _J
     mean = (np.where(own, heard[place], 0) + PRIOR_WINDOWS * heard_else / max(total, 1)) / (own_windows + PRIOR_WINDOWS)
     dispersion = np.append(np.asarray(rates.dispersion, dtype=np.float64), 1.0)[entries.template]
     known = held_else > 0
-    return _Judged(known, own, _rarity(held_else, total), _tail(entries.minutes, mean, dispersion, known))
-
-
-def _rarity(held: NDArray[np.int64] | NDArray[np.float64], total: int) -> NDArray[np.float64]:
-    """-log10 of the share of windows, half a window added (Jeffreys) so that never is not impossible."""
-    return np.asarray(np.log10(total + 1.0) - np.log10(held + 0.5))
-
-
-def _tail(
-    count: NDArray[np.int64], mean: NDArray[np.float64], size: NDArray[np.float64], known: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """-log10 P(C >= count) of a negative binomial of this mean and size; 0 where not known.
-
-    The tail is a regularised incomplete beta function (DLMF 8.17.5); where it underflows, its first term
-    stands for it, which is its order of magnitude.
-    """
-    out = np.zeros(len(count))
-    c, mu, r = count[known].astype(np.float64), mean[known], size[known]
-    tail = special.betainc(c, r, mu / (r + mu))
-    term = (
-        special.gammaln(c + r) - special.gammaln(r) - special.gammaln(c + 1)
-        + r * np.log(r / (r + mu)) + c * np.log(mu / (r + mu))
-    )  # fmt: skip  # two halves of one formula
-    out[known] = np.maximum(-np.where(tail > 1e-290, np.log(np.maximum(tail, 1e-290)), term) / np.log(10), 0)
-    return out
-
-
-def _dispersion(
-    heard: NDArray[np.int64],
-    squares: NDArray[np.int64],
-    windows: NDArray[np.int64],
-    template: NDArray[np.int64],
-    length: int,
-) -> list[float]:
-    """Size r of each template by moments within nodes: sum W m^2 / (sum (c - m)^2 - sum W m)."""
-    mean = heard / windows
-    level = np.bincount(template, windows * mean**2, minlength=length)
-    spread = np.bincount(template, squares - windows * mean**2 - heard, minlength=length)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        size = np.where(spread > 0, level / spread, _DISPERSION[1])
-    return [float(value) for value in np.clip(size, *_DISPERSION)]
+    return _Judged(known, own, rarity(held_else, total), tail(entries.minutes, mean, dispersion, known))
 
 
 def _spans(

@@ -78,6 +78,9 @@ _OWN = {
         "burst_max": _Words(
             "surprise of the log line said in most minutes, in powers of ten", lambda v: _plain(math.expm1(v))
         ),
+        "device_max": _Words(
+            "surprise of a log line that names a device, in powers of ten", lambda v: _plain(math.expm1(v))
+        ),
     },
     "phase": {
         "now": _Words("what the node does", _state),
