@@ -14,6 +14,8 @@ import pandas as pd
 
 from features.tables import ForeshockError, UsageError, to_ns, to_time
 
+_MOST_SHOWN = 8  # of a list in a table's cell; a job's abort names a hundred nodes
+
 
 class _JsonLines(logging.Formatter):
     """One JSON object a line, for log collectors."""
@@ -121,7 +123,10 @@ def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
+        shown = [str(item) for item in value[:_MOST_SHOWN]]
+        return ", ".join(shown) + (f" and {len(value) - len(shown)} more" if len(value) > len(shown) else "")
+    if isinstance(value, pd.Timestamp):
+        return str(_plain(value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value).replace("\n", " ")

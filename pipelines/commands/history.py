@@ -27,6 +27,7 @@ from pipelines.commands.options import (
 log = logging.getLogger(__name__)
 
 PRESETS = ("hardware", "paper", "all")
+_INPUT_KEYS = ("path", "format", "read", "ok", "rejected", "noted")
 EVENT_KEYS = ("time", "node", "pci", "gpu", "xid", "origin", "detail", "severity", "mig", "link", "count", "kind")
 FAILURE_KEYS = (
     "failure",
@@ -194,11 +195,13 @@ def describe_ingest(report: dict[str, object]) -> str:
         }
         for item in inputs
     ]
+    if not report["nodes"]:
+        return f"{console.table(rows, _INPUT_KEYS)}\nThe store holds no samples and no log lines yet."
     total = (
         f"The store holds {report['nodes']} nodes, {report['series']} series, {report['samples']} samples and "
         f"{report['log_lines']} log lines, from {report['start']} to {report['end']}."
     )
-    return f"{console.table(rows, ('path', 'format', 'read', 'ok', 'rejected', 'noted'))}\n{total}"
+    return f"{console.table(rows, _INPUT_KEYS)}\n{total}"
 
 
 def events(
@@ -246,6 +249,12 @@ def failures(
         typer.echo(console.to_json(rows) if as_json else console.table(rows, rows[0] if rows else ()), nl=not as_json)
         return
     grouped = labels.grouped(told, held, settings, preset)
+    if grouped.empty:
+        log.warning(
+            "no failure by preset %s among %d XID events; --explain says why of each",
+            preset or settings.labels.preset,
+            len(told),
+        )
     found = console.records(labels.with_repairs(held, settings, grouped), FAILURE_KEYS)
     typer.echo(console.to_json(found) if as_json else console.table(found, FAILURE_KEYS), nl=not as_json)
 

@@ -29,6 +29,11 @@ def test_a_table_is_aligned_and_shows_missing_as_a_dash() -> None:
     )
 
 
+def test_a_table_shows_times_as_json_does_and_the_first_of_a_long_list() -> None:
+    row = {"time": pd.Timestamp("2026-01-01T00:00:00Z"), "nodes": [f"n{place}" for place in range(116)]}
+    assert table([row], row).splitlines()[1] == "2026-01-01T00:00:00Z  n0, n1, n2, n3, n4, n5, n6, n7 and 108 more"
+
+
 def test_a_time_without_a_zone_is_refused_with_the_cure() -> None:
     with pytest.raises(UsageError, match=r"--at: .* write one as 2026-01-31T10:00:00Z"):
         parse_time("2026-01-01T00:00:00", "--at")
