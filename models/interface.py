@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import signal
 import subprocess
 import sys
 from urllib.parse import urlsplit
@@ -39,7 +39,34 @@ def serve_ui(uri: str, port: int) -> None:
     ]
     # one person looks: one worker, and none of the background jobs of chats and agents
     environment = {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with contextlib.suppress(KeyboardInterrupt):
-        code = subprocess.run([*command, "--port", str(port)], env=environment, check=False).returncode  # noqa: S603  # our own interpreter, no shell
-        if code > 0:
-            raise UpstreamError(f"MLflow's UI ended with {code}; is port {port} taken?")
+    code = _until_told([*command, "--port", str(port)], environment)
+    if code > 0:
+        raise UpstreamError(f"MLflow's UI ended with {code}; is port {port} taken?")
+
+
+def _until_told(command: list[str], environment: dict[str, str]) -> int:
+    """Run a server until it ends, or this process is told to end, as by a service manager: then the server ends first.
+
+    A server that is left behind would hold the port.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    told: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        told.append(number)
+        for server in running:
+            server.terminate()
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        running.append(subprocess.Popen(command, env=environment))  # noqa: S603  # our own interpreter, no shell
+        if told:
+            running[0].terminate()
+        return running[0].wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        for server in running:
+            server.terminate()
+            server.wait()
+        signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,7 @@
 """Runs, folds, versions, and what happens when many start at once or one is killed."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -162,3 +163,14 @@ def test_a_model_name_of_another_form_is_a_usage_error(tracker: Tracker) -> None
 def test_the_ui_of_a_server_is_not_served_again() -> None:
     with pytest.raises(UsageError, match="browser"):
         interface.serve_ui("http://mlflow.example.org", 5000)
+
+
+def test_the_ui_ends_with_the_command_that_is_told_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tmp_path / "python"
+    server.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nkill -TERM {os.getpid()}\nexec sleep 60\n")
+    server.chmod(0o755)
+    monkeypatch.setattr(interface, "Tracker", lambda _: None)
+    monkeypatch.setattr(sys, "executable", str(server))
+    interface.serve_ui("sqlite:///mlflow.db", 5000)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
