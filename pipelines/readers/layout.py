@@ -243,12 +243,15 @@ def _epochs(column: Any) -> NDArray[Any] | None:
     """A text column's plain numbers, whole where all are; None when some cell is no number."""
     if not _is_text(column.type) or column.null_count:
         return None
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            return np.asarray(column.cast(pa.string()).cast(kind))
-        except pa.ArrowInvalid:
-            continue
-    return None
+    try:
+        text = column.cast(pa.string())
+        numbers = np.asarray(text.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+    try:  # nanoseconds are more than a float holds; with a fraction in the first this would fail, and slowly
+        return np.asarray(text.cast(pa.int64())) if len(numbers) and float(numbers[0]).is_integer() else numbers
+    except pa.ArrowInvalid:
+        return numbers
 
 
 def _written(column: Any, timezone: str) -> NDArray[np.int64]:
