@@ -30,6 +30,8 @@ _TOLD_BY_UUID = re.compile(
 _SXID = re.compile(
     r"SXid {1,80}\((?:PCI:)?([0-9a-f:.]{4,24})\): {0,80}(\d{1,7})(?!\d)(?:, *)?(.*)", re.DOTALL | re.IGNORECASE
 )
+_EACH = re.compile(r"(?<!^)(?=NVRM: {1,80}Xid {1,80}\(|SXid {1,80}\()", re.IGNORECASE)
+_MOST_JOINED = 100  # lines of one message
 # pid=9962, name=python, ...   pid='<unknown>', name=<unknown>, ...   pid=1659,
 _PROCESS = re.compile(r"pid=(?:'[^']{0,64}'|[^,]{0,64})(?:, *|$)(?:name=[^,]{0,256}(?:, *|$))?")
 # NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 ...)
@@ -134,6 +136,13 @@ def read_line(message: str) -> Line | str | None:
     return "malformed" if re.search(r"\bS?Xid\b", message) else None
 
 
+def read_message(message: str) -> list[Line | str | None]:
+    """What `read_line` says of each line of a message: loggers join lines that follow each other without a time."""
+    if message.count("Xid (") + message.count("xid (") <= 1:
+        return [read_line(message)]
+    return [read_line(part) for part in _EACH.split(message, _MOST_JOINED) if "xid" in part.lower()]
+
+
 def decode(logs: pd.DataFrame, gpus: pd.DataFrame, counts: Counter[str] | None = None) -> pd.DataFrame:
     """Events of a table of logs, repeats folded, in time order: as `decode_pieces` of one piece."""
     return decode_pieces([logs], gpus, counts)
@@ -185,9 +194,12 @@ def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _decoded(lines: pd.DataFrame, counts: Counter[str]) -> pd.DataFrame:
     """Events of lines that may each hold one, not yet placed."""
-    read = {text: read_line(text) for text in lines["message"].unique()}
+    read = {text: read_message(text) for text in lines["message"].unique()}
+    told_by = [read[text] for text in lines["message"]]
+    found = [line for told in told_by for line in told]
+    if len(found) > len(lines):
+        lines = lines.iloc[np.repeat(np.arange(len(lines)), [len(told) for told in told_by])]
     believed = (lines["kernel"] | lines["source"].isin(SILENT_SOURCES)).to_numpy()
-    found = [read[text] for text in lines["message"]]
     is_line = np.array([isinstance(line, Line) for line in found], dtype=bool)
     number = lines["count"].to_numpy()
     counts["quoted by a program"] += int(number[is_line & ~believed].sum())

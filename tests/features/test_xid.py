@@ -165,6 +165,17 @@ def test_a_loss_without_an_xid_is_one_in_every_driver_s_words(message: str) -> N
     assert (line.pci, line.xid) == ("0000:18:00", 79)
 
 
+def test_lines_that_a_logger_joined_are_each_an_event() -> None:
+    message = (
+        "NVRM: Xid (PCI:0000:4e:00): 79, pid=1, name=a, GPU has fallen off the bus. "
+        "NVRM: Xid (PCI:0018:01:00): 145, RLW_CTRL Nonfatal XC0 i0 Link 00 (0x4) "
+        "nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034, x"
+    )
+    events = decoded(message)
+    assert sorted(events["pci"]) == ["0000:4e:00", "0000:c4:00", "0018:01:00"]
+    assert "145" not in events["detail"].iloc[0]
+
+
 def test_a_flood_is_one_event_with_its_count_and_both_ends() -> None:
     flood = ["NVRM: Xid (PCI:0000:4e:00): 95, pid=77, name=t, Uncontained error"] * 5000
     event = decoded(*flood, step=0.1)
@@ -302,6 +313,7 @@ def test_lines_that_name_the_target_are_barred_from_features(message: str, barre
         "NVRM: Xid (PCI:0000:4e:00): 149, " + "A_" * 500_000,
         "NVRM: Xid (PCI:0000:4e:00): 149, " + "NETIR Fatal XC" * 70_000,
         "Xid " * 250_000,
+        "NVRM: Xid (" * 90_000,
         "recovery action changed from 0x0 (" * 30_000,
         "NVRM: GPU " * 100_000,
         "NVRM: Xid (PCI:0000:4e:00): 79, " + " " * 1_000_000,
