@@ -24,6 +24,8 @@ class LogContext:
         IANA name for times without a zone; "" takes UTC and says so.
     reference_time
         When the export was made, for times without a year; None takes the file's own time.
+    reference_guessed
+        Whether that is the file's own time.
     boot_time
         For seconds since boot (dmesg, kmsg).
     node
@@ -38,6 +40,7 @@ class LogContext:
 
     timezone: str = ""
     reference_time: pd.Timestamp | None = None
+    reference_guessed: bool = False
     boot_time: pd.Timestamp | None = None
     node: str = ""
     strip_domain: bool = True

@@ -73,7 +73,8 @@ def read_logs(path: Path, context: LogContext, tally: Tally) -> Iterator[pd.Data
         The format is unknown, or needs to be told something (the message names the option).
     """
     if context.reference_time is None:
-        context = replace(context, reference_time=pd.Timestamp(path.stat().st_mtime, unit="s", tz="UTC"))
+        written = pd.Timestamp(path.stat().st_mtime, unit="s", tz="UTC")
+        context = replace(context, reference_time=written, reference_guessed=True)
     with open_stream(path) as stream:
         name = recognise_log(stream.read(HEAD_BYTES))
     if name is None:

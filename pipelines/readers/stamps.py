@@ -97,6 +97,16 @@ def hint_zone(context: LogContext, tally: Tally) -> None:
         tally.hint("times without a zone were read as UTC; name the zone of the logs with --timezone")
 
 
+def hint_years(years: set[int], context: LogContext, tally: Tally) -> None:
+    """Say once which years were taken for times without one, when the user did not say when the export was made."""
+    if years and context.reference_guessed:
+        taken = " and ".join(str(year) for year in sorted(years))
+        tally.hint(
+            f"times without a year were read as of {taken}, by when the file was last written; "
+            "say when the export was made with --reference-time"
+        )
+
+
 class Yearless:
     """Times as ``Dec 31 23:59:58``: the latest such moment that is not after the reference.
 
@@ -106,6 +116,11 @@ class Yearless:
         The file's zone.
     reference
         Nanoseconds since 1970; a day's grace covers clocks that run ahead.
+
+    Attributes
+    ----------
+    years
+        Those that were taken so far.
     """
 
     def __init__(self, zone: tzinfo, reference: int) -> None:
@@ -114,6 +129,7 @@ class Yearless:
         self._last = datetime.fromtimestamp(self._limit / _SECOND, tz=zone).year
         self._minutes: dict[tuple[str, str, str], tuple[int, int] | None] = {}
         self._previous = 0
+        self.years: set[int] = set()
 
     def parse(self, month: str, day: str, clock: str, fraction: str | None = None) -> int | None:
         """Nanoseconds since 1970 of a month's name, a day and ``hh:mm:ss``; None when they are no time."""
@@ -166,6 +182,7 @@ class Yearless:
                 continue
             folds = [round(local.replace(fold=fold).timestamp()) * _SECOND for fold in (0, 1)]
             if folds[0] <= self._limit:
+                self.years.add(year)
                 return folds[0], max(folds[0], folds[1])
         return None
 

@@ -48,7 +48,8 @@ def read(blocks: Iterable[bytes], context: LogContext, tally: Tally) -> Iterator
         raise ValueError("a syslog reader needs a reference time")  # read_logs gives the file's own
     yearless = stamps.Yearless(context.zone(), to_ns(context.reference_time))
     scan, told = _scan_with(yearless, context, tally), _told_with(yearless, context, tally)
-    return rows_of(blocks, scan, told, tally)
+    yield from rows_of(blocks, scan, told, tally)
+    stamps.hint_years(yearless.years, context, tally)
 
 
 def _scan_with(yearless: stamps.Yearless, context: LogContext, tally: Tally) -> Scan:
@@ -162,12 +163,10 @@ def _parse(line: str, yearless: stamps.Yearless) -> Line | None:
         return _body(found[1], found[2], severity, facility)
     if old := OLD_LINE.match(line):
         month, day, year, clock, fraction, rest = old.groups()
-        stamp = yearless.parse(month, day, clock, fraction)
-        if stamp is None:
-            return None
-        if year:
-            stamp = stamps.iso(f"{year}-{stamps.month_number(month):02}-{int(day):02}T{clock}", yearless.zone) or stamp
-        return _body(stamp, rest, severity, facility)
+        number = stamps.month_number(month)
+        said = stamps.iso(f"{year}-{number:02}-{int(day):02}T{clock}", yearless.zone) if year else None
+        stamp = said or yearless.parse(month, day, clock, fraction)
+        return None if stamp is None else _body(stamp, rest, severity, facility)
     return None
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import os
 import tracemalloc
 from pathlib import Path
 from unittest.mock import patch
@@ -125,6 +126,27 @@ def test_lines_without_a_year_stay_near_each_other_over_new_year(tmp_path: Path)
     context = LogContext(reference_time=pd.Timestamp("2026-01-01T00:00:05Z"))
     found = Read(tmp_path, "Dec 31 23:59:58 n1 kernel: a\nJan  1 00:00:01 n1 kernel: b\n", context)
     assert found.times() == ["2025-12-31T23:59:58+00:00", "2026-01-01T00:00:01+00:00"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reference", "years"),
+    [
+        ("Dec 31 23:59:58 n1 app: a\nJan  1 00:00:01 n1 app: b\n", None, "2025 and 2026"),
+        ("Jan  1 00:00:01 n1 app: b\n", pd.Timestamp("2026-01-05T00:00:00Z"), ""),
+        ("Jan  1 2024 00:00:01 n1 app: b\n", None, ""),
+    ],
+    ids=["guessed", "said by the user", "written"],
+)
+def test_a_year_that_was_guessed_is_said(
+    tmp_path: Path, lines: str, reference: pd.Timestamp | None, years: str
+) -> None:
+    path = tmp_path / "syslog"
+    path.write_text(lines)
+    os.utime(path, (1_767_312_000, 1_767_312_000))  # 2026-01-02
+    tally = Tally()
+    list(read_logs(path, LogContext(timezone="UTC", reference_time=reference), tally))
+    said = f"times without a year were read as of {years}, by when the file was last written"
+    assert [hint.partition(";")[0] for hint in tally.hints] == [said] * bool(years)
 
 
 def test_a_29_february_without_a_year_is_in_the_last_leap_year(tmp_path: Path) -> None:
