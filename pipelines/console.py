@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +15,9 @@ import pandas as pd
 
 from features.tables import ForeshockError, UsageError, to_ns, to_time
 
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 30.0
 _MOST_SHOWN = 8  # of a list in a table's cell; a job's abort names a hundred nodes
 
 
@@ -71,6 +75,35 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def telling(every: float = TELL_SECONDS) -> Iterator[Callable[[str], None]]:
+    """A function to call with what is being done: one line that changes when a person watches, else some log lines.
+
+    Parameters
+    ----------
+    every
+        Seconds from one log line to the next, and from the beginning to the first.
+    """
+    if logging.getLogger("pipelines").level > logging.INFO:
+        yield lambda _text: None
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415  # start-up time that scripts need not pay
+        from rich.text import Text  # noqa: PLC0415  # as above
+
+        with Console(stderr=True).status("") as status:
+            yield lambda text: status.update(Text(printable(discreet(text))))
+    else:
+        told = time.monotonic()
+
+        def say(text: str) -> None:
+            nonlocal told
+            if time.monotonic() - told >= every:
+                told = time.monotonic()
+                log.info("%s", text)
+
+        yield say
 
 
 def _plain(value: object) -> object:

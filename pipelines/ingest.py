@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pandas as pd
@@ -41,6 +41,7 @@ from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 _UNORDERED = frozenset({"json-lines", "loki-api", "elastic-dump", "elastic-search"})
 _DAY = timedelta(days=1)
 Progress = Callable[[str], None]
+_Piece = TypeVar("_Piece")
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,11 @@ def ingest(
     with store.writing(), _no_collection():
         _clear(store)
         report = _Report(progress)
-        for path in _files(metrics, report):
-            _take(store, path, "metrics", options, report)
-        for path in _files(logs, report):
-            _take(store, path, "logs", options, report)
+        for intent, paths in (("metrics", metrics), ("logs", logs)):
+            files = list(_files(paths, report))
+            for number, path in enumerate(files, 1):
+                report.at = f"{intent} file {number} of {len(files)}, {path}"
+                _take(store, path, intent, options, report)
         try:
             for server in (prometheus, loki):
                 if server is not None:
@@ -124,11 +126,18 @@ class _Report:
         self.inputs: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.merged = Merged()
+        self.at = ""  # the file that is read, in words
         self._progress = progress
 
     def say(self, text: str) -> None:
         if self._progress:
             self._progress(text)
+
+    def passing(self, pieces: Iterable[_Piece], tally: Tally) -> Iterator[_Piece]:
+        """The pieces of a file, telling after each how far it is."""
+        for piece in pieces:
+            yield piece
+            self.say(f"reading {self.at}: {tally.read:,} records so far")
 
     def finish(self, store: Store) -> dict[str, Any]:
         """The dictionary of ``--json``."""
@@ -149,6 +158,7 @@ class _Report:
             "gaps": self.merged.gaps,
             "gap_minutes": round(self.merged.gap_seconds / 60, 1),
             "conflicts": self.merged.conflicts + inside,
+            "duplicates": self.merged.duplicates,
             **totals,
             "start": None if start is None else to_time(start).isoformat(),
             "end": None if end is None else to_time(end).isoformat(),
@@ -240,15 +250,15 @@ def _take(store: Store, path: Path, intent: str, options: _Options, report: _Rep
             return
         done = store.path / "staging" / digest / "done.json"
         if not done.exists():
-            report.say(f"reading {path}")
-            _stage(store, path, digest, intent, options)
+            report.say(f"reading {report.at}")
+            _stage(store, path, digest, intent, options, report)
         report.inputs.append({**json.loads(done.read_bytes())["record"], "path": str(path), "already": False})
     except (ForeshockError, OSError) as error:
         text = str(error)
         report.errors.append(text if str(path) in text else f"{path}: {text}")
 
 
-def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options) -> None:
+def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options, report: _Report) -> None:
     """Read one file whole.
 
     Raises
@@ -261,12 +271,10 @@ def _stage(store: Store, path: Path, digest: str, intent: str, options: _Options
     staged = Staged(store.path / "staging" / digest, store.step_ns, options.config.ingest.memory_bytes)
     try:
         if intent == "metrics":
-            context = _read_context(path, options)
-            stage_chunks(
-                READERS[kind](path, tally, context), Identifier(options.config.ingest, options.node), staged, tally
-            )
+            chunks = report.passing(READERS[kind](path, tally, _read_context(path, options)), tally)
+            stage_chunks(chunks, Identifier(options.config.ingest, options.node), staged, tally)
         else:
-            for frame in read_logs(path, _log_context(options), tally):
+            for frame in report.passing(read_logs(path, _log_context(options), tally), tally):
                 staged.add_logs(frame, ordered=kind not in _UNORDERED)
     except TORN as error:
         # what came before the tear is as good as ever

@@ -6,10 +6,11 @@ import json
 import shutil
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow.compute as pc
 
 from pipelines.day_lines import DayLines
 from pipelines.grid import Cells
@@ -22,11 +23,22 @@ GAP_NS = 600_000_000_000
 
 
 class Merged(NamedTuple):
-    """What came of a merge: samples that contradicted another of their time, and breaks of a node's samples."""
+    """What came of a merge.
+
+    Attributes
+    ----------
+    conflicts
+        Samples that contradicted another of their time.
+    gaps, gap_seconds
+        Breaks of a node's samples.
+    duplicates
+        Log lines that another input, or the store, had already.
+    """
 
     conflicts: int = 0
     gaps: int = 0
     gap_seconds: float = 0.0
+    duplicates: int = 0
 
 
 def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged:
@@ -51,8 +63,11 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
         conflicts += cells.conflicts
         found = cells.gaps(GAP_NS)
         gaps, gap_ns = gaps + len(found), gap_ns + sum(found)
-    for (node, day), sources in sorted(lines.items()):
-        _merge_lines(store, node, day, sources)
+    duplicates = 0
+    for number, ((node, day), sources) in enumerate(sorted(lines.items())):
+        if progress:
+            progress(f"writing lines of {node} ({number + 1} of {len(lines)} node-days)")
+        duplicates += _merge_lines(store, node, day, sources)
     _merge_gpus(store, staged, names)
     _merge_codes(store, staged, names)
     for address in names:  # all it had is under its name now
@@ -62,7 +77,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
         replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
     for finished in staged:
         shutil.rmtree(finished.folder)
-    return Merged(conflicts, gaps, gap_ns / 1e9)
+    return Merged(conflicts, gaps, gap_ns / 1e9, duplicates)
 
 
 Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name
@@ -106,16 +121,32 @@ def _add(cells: Cells, store: Store, source: Source) -> None:
         cells.add(series, stamps[stamps >= 0], values[stamps >= 0])
 
 
-def _merge_lines(store: Store, node: str, day: int, sources: list[Source]) -> None:
+def _merge_lines(store: Store, node: str, day: int, sources: list[Source]) -> int:
+    """A node's day of lines as one; how many of them were another's."""
     lines = DayLines(node, store.path / "staging")
     held = [(None, (node, day)), *sources]
+    given = kept = 0
+
+    def counted(tables: Iterable[Any]) -> Iterator[Any]:
+        nonlocal kept
+        for table in tables:
+            kept += _lines_in(table)
+            yield table
+
     try:
         for number, (finished, key) in enumerate(held):
             for rows in store.held_lines(*key) if finished is None else finished.lines(key):
                 lines.add(number, rows)
-        store.put_lines(node, day, lines.groups())
+                given += _lines_in(rows)
+        store.put_lines(node, day, counted(lines.groups()))
     except sqlite3.Error as error:  # a full disk, to a database
         raise OSError(f"{store.path}: {error}") from error
+    return given - kept
+
+
+def _lines_in(rows: Any) -> int:
+    """How many lines some rows stand for."""
+    return int(pc.sum(rows.column("count")).as_py() or 0)
 
 
 def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> None:

@@ -111,8 +111,14 @@ def simulate(
 
 def ingest(
     store: StoreArgument,
-    metrics: Annotated[list[Path] | None, typer.Option(help="File or folder of exported metrics.")] = None,
-    logs: Annotated[list[Path] | None, typer.Option(help="File or folder of logs.")] = None,
+    metrics: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Exported metrics: a file, or a folder with all in it. May be repeated."),
+    ] = None,
+    logs: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Logs: a file, or a folder with all in it. May be repeated."),
+    ] = None,
     sessions: Annotated[Path | None, typer.Option(help="Tries of jobs: CSV, JSON, sacct or Kubernetes.")] = None,
     incidents: Annotated[Path | None, typer.Option(help="CSV of known failures: node,start,end[,kind].")] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="Pull from a Prometheus API.")] = None,
@@ -124,7 +130,14 @@ def ingest(
     end: Annotated[str | None, typer.Option(metavar="TIME", help="With --prometheus or --loki: end, excluded.")] = None,
     match: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", help="Series to pull.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="HTTP header, as a tenant's.")] = None,
-    step: Annotated[str | None, typer.Option(help="The store's grid; fixed at its first ingest.")] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="The store's grid, fixed at its first ingest: the scrape interval, as 15s or 1m. Without it 30s, or "
+            "ingest.step of --config.",
+        ),
+    ] = None,
     timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="Of times that name none.")] = None,
     reference_time: Annotated[str | None, typer.Option(metavar="TIME", help="When a log without years ends.")] = None,
     boot_time: Annotated[str | None, typer.Option(metavar="TIME", help="For logs in seconds since boot.")] = None,
@@ -150,31 +163,37 @@ def ingest(
         headers = pairs(header, "--header")
         servers["prometheus"] = prometheus and Prometheus(prometheus, first, last, tuple(match or ()), headers)
         servers["loki"] = loki and Loki(loki, first, last, loki_query, headers)
-    report = run(
-        store,
-        settings,
-        metrics=metrics or [],
-        logs=logs or [],
-        sessions=sessions,
-        incidents=incidents,
-        **servers,
-        step=duration(step, "--step"),
-        timezone=timezone,
-        reference_time=console.parse_time(reference_time, "--reference-time"),
-        boot_time=console.parse_time(boot_time, "--boot-time"),
-        node=node,
-    )
+    with console.telling() as progress:
+        report = run(
+            store,
+            settings,
+            metrics=metrics or [],
+            logs=logs or [],
+            sessions=sessions,
+            incidents=incidents,
+            **servers,
+            step=duration(step, "--step"),
+            timezone=timezone,
+            reference_time=console.parse_time(reference_time, "--reference-time"),
+            boot_time=console.parse_time(boot_time, "--boot-time"),
+            node=node,
+            progress=progress,
+        )
     warn(report)
     typer.echo(console.to_json(report) if as_json else describe_ingest(report), nl=not as_json)
 
 
 def warn(report: dict[str, Any]) -> None:
-    """Say on stderr, one line each, what could not be used, and what the inputs' readers advise."""
+    """Say on stderr, one line each, what could not be used, and what the inputs' readers advise; the same once."""
     for error in report["errors"]:
         log.error("%s", error)
+    advised: dict[str, list[str]] = {}
     for item in report["inputs"]:
         for hint in item.get("hints", ()):
-            log.warning("%s: %s", item["path"], hint)
+            advised.setdefault(hint, []).append(item["path"])
+    for hint, paths in advised.items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        log.warning("%s%s: %s", paths[0], more, hint)
     if report["gaps"]:
         log.warning(
             "%d gaps of ten minutes or more in nodes' samples, %s minutes", report["gaps"], report["gap_minutes"]
@@ -201,6 +220,8 @@ def describe_ingest(report: dict[str, object]) -> str:
         f"The store holds {report['nodes']} nodes, {report['series']} series, {report['samples']} samples and "
         f"{report['log_lines']} log lines, from {report['start']} to {report['end']}."
     )
+    if report["duplicates"]:
+        total += f"\n{report['duplicates']} log lines were in more than one input, or in the store, and are kept once."
     return f"{console.table(rows, _INPUT_KEYS)}\n{total}"
 
 

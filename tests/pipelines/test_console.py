@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 
 from features.tables import UsageError
+from pipelines import console
 from pipelines.console import parse_time, printable, records, table, to_json
 
 
@@ -21,6 +22,22 @@ def test_records_hold_only_what_json_knows() -> None:
 
 def test_control_characters_of_a_log_cannot_reach_the_terminal() -> None:
     assert printable("a\x1b[31mb") == "a\\x1b[31mb"
+
+
+@pytest.mark.parametrize(
+    ("every", "quiet", "lines"),
+    [(0, False, ["foreshock: one", "foreshock: two"]), (3600, False, []), (0, True, [])],
+    ids=["time is up", "not yet", "quiet"],
+)
+def test_what_is_being_done_is_a_line_now_and_then_where_nobody_watches(
+    capsys: pytest.CaptureFixture[str], every: float, quiet: bool, lines: list[str]
+) -> None:
+    console.configure(quiet=quiet)
+    with console.telling(every) as say:
+        say("one")
+        say("two")
+    console.configure()  # quiet is for the process
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_a_table_is_aligned_and_shows_missing_as_a_dash() -> None:

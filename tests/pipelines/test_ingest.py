@@ -106,6 +106,20 @@ def test_a_repeated_line_counts_and_the_same_line_from_two_exports_does_not(tmp_
     assert Store.open(tmp_path / "s").logs(0, T0 * 2 * NS)["count"].tolist() == [2]
 
 
+def test_it_is_told_which_of_how_many_files_is_read_and_what_is_written(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"2026-01-01T00:00:00Z n1 app: {name}\n")
+    told: list[str] = []
+    ingest(tmp_path / "store", Config(), logs=[tmp_path / "a", tmp_path / "b"], progress=told.append)
+    assert told == [
+        f"reading logs file 1 of 2, {tmp_path / 'a'}",
+        f"reading logs file 1 of 2, {tmp_path / 'a'}: 1 records so far",
+        f"reading logs file 2 of 2, {tmp_path / 'b'}",
+        f"reading logs file 2 of 2, {tmp_path / 'b'}: 1 records so far",
+        "writing lines of n1 (1 of 1 node-days)",
+    ]
+
+
 def test_folders_are_walked_and_what_is_no_export_is_named(tmp_path: Path) -> None:
     put(tmp_path / "in" / "deep" / "m.gz", line([1]))
     put(tmp_path / "in" / "thesis.txt", "once upon a time\n")

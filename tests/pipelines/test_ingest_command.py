@@ -56,6 +56,31 @@ def test_gaps_of_a_node_s_samples_are_told(tmp_path: Path, capsys: pytest.Captur
     assert "1 gaps of ten minutes or more in nodes' samples, 29.5 minutes" in capsys.readouterr().err
 
 
+def test_advice_on_many_files_is_one_line_that_says_how_many(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("second.log", "third.log"):
+        (logs / name).write_text(GOOD.replace("12", name))
+    run("ingest", tmp_path / "s", "--logs", logs)
+    (advice,) = [line for line in capsys.readouterr().err.splitlines() if "--timezone" in line]
+    assert f"{logs / 'good.log'} and 2 more: times without a zone" in advice
+
+
+def test_lines_read_are_those_kept_and_those_that_another_file_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "2026-01-01T00:00:0{}Z n1 kernel: {}\n"
+    first, both, last = line.format(1, "a"), line.format(2, "b"), line.format(3, "c")
+    (tmp_path / "kern.log").write_text(first + both + both)
+    (tmp_path / "syslog").write_text(both + last)
+    run("ingest", tmp_path / "s", "--logs", tmp_path / "kern.log", "--logs", tmp_path / "syslog", "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert (sum(item["read"] for item in report["inputs"]), report["log_lines"], report["duplicates"]) == (5, 4, 1)
+    (tmp_path / "later.log").write_text(first + line.format(4, "d"))
+    run("ingest", tmp_path / "s", "--logs", tmp_path / "later.log")
+    assert "1 log lines were in more than one input, or in the store, and are kept once" in capsys.readouterr().out
+
+
 def test_a_pull_needs_its_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ingest", tmp_path / "s", "--loki", "http://127.0.0.1:1") == 2
     assert "--loki needs --start and --end" in capsys.readouterr().err
