@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from features.tables import LOGS, InputError, to_ns
 from pipelines.readers import cri, dmesg, documents, journald, json_lines, syslog
 from pipelines.readers.context import LogContext
-from pipelines.readers.lines import Rows, batches, blocks, texts
+from pipelines.readers.lines import BATCH_LINES, Rows, batches, blocks, texts
 from pipelines.readers.recognise import open_stream
 from pipelines.readers.stamps import UNREADABLE
 from pipelines.readers.tally import Tally
@@ -98,12 +98,18 @@ def frames(
             continue
         if held is not None:
             held, frame = _join(held, frame)
-            if frame.empty:
+            if frame.empty and len(held) < BATCH_LINES:
                 continue
             yield held
+            held = None
+            if frame.empty:
+                continue
         ready, held = _split(frame)
         if not ready.empty:
             yield ready
+        if len(held) >= BATCH_LINES:  # a file of one time must not be held whole
+            yield held
+            held = None
     if held is not None:
         yield held
 

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from features.tables import LOGS, InputError, check
-from pipelines.readers import documents
+from pipelines.readers import documents, lines, logs
 from pipelines.readers.context import LogContext
 from pipelines.readers.logs import read_logs, recognise_log
 from pipelines.readers.tally import Tally
@@ -284,7 +284,7 @@ def test_what_can_t_be_read_is_counted_by_reason(tmp_path: Path) -> None:
 
 
 def test_a_torn_archive_gives_what_came_before_the_tear(tmp_path: Path) -> None:
-    lines = "".join(f"2026-01-01T00:00:00Z n1 app: {place * 7919 % 100_003}\n" for place in range(200_000))
+    lines = "".join(f"2026-01-01T00:00:{place % 60:02}Z n1 app: {place * 7919 % 100_003}\n" for place in range(90_000))
     whole = gzip.compress(lines.encode())
     found = Read(tmp_path, whole[: len(whole) // 2])
     assert len(found.frame) > 0
@@ -349,3 +349,11 @@ def test_a_clock_minutes_ahead_of_the_export_is_noticed(tmp_path: Path) -> None:
     context = LogContext(timezone="UTC", reference_time=pd.Timestamp("2026-01-01T10:00:00Z"))
     lines = "2026-01-01T10:00:30Z n1 app: a\n2026-01-01T10:07:00Z n1 app: b\n"
     assert Read(tmp_path, lines, context).tally.noted == {"time after the export": 1}
+
+
+def test_a_file_of_one_time_is_not_held_whole(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("".join(f"2026-01-01T00:00:00Z n1 app: {place}\n" for place in range(120)))
+    with patch.object(logs, "BATCH_LINES", 20), patch.object(lines, "BATCH_LINES", 10):
+        sizes = [len(frame) for frame in read_logs(tmp_path / "x.log", DEFAULT, Tally())]
+    assert sum(sizes) == 120
+    assert max(sizes) <= 30
