@@ -182,7 +182,10 @@ class Tracker:
 
     def _close_dead(self, experiment: str) -> None:
         for run in self.client.search_runs([experiment], "attributes.status = 'RUNNING'", max_results=1000):
-            if processes.is_dead(run.data.tags.get(PROCESS_TAG, "")):
+            if not processes.is_dead(run.data.tags.get(PROCESS_TAG, "")):
+                continue
+            # it may have ended well since it was listed; the dead change nothing any more
+            if self.client.get_run(run.info.run_id).info.status == "RUNNING":
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def register(self, run: Run, path: str, name: str, digest: str) -> Version:

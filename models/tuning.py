@@ -226,7 +226,7 @@ def bury(study: optuna.Study) -> int:
         if processes.is_dead(trial.user_attrs.get(PROCESS, ""))
     ]
     for trial in dead:
-        study.tell(trial.number, state=TrialState.FAIL)
+        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)  # it may have ended since it was listed
     return len(dead)
 
 
