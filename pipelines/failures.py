@@ -119,9 +119,10 @@ def _came_of(
     came = repair.Repair(None, away=False)
     for day in [day for day in store.days(node) if day >= failed // DAY_NS - 1]:
         sights.append(absence.sight(store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)))
+        # a node that is down was measured all the same, until its last sample: one that says so, or is of a later day
         joined = absence.join(sights)
-        # a node that is down at midnight was measured all the same: it is seen again on a later day
-        came = repair.repair(_trimmed(joined) if day == days[-1] else joined, failed, over - failed)
+        measured = _cut(joined, int(np.searchsorted(joined.times, last, side="right")))
+        came = repair.repair(measured, failed, over - failed)
         if came.repaired is not None or (not came.away and (day + 1) * DAY_NS > over + repair.STEADY_NS):
             break
     return came.repaired, first > failed - lead, last < over or (came.away and came.repaired is None)
@@ -180,9 +181,12 @@ def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> Iterator[pd.D
 
 
 def _trimmed(sight: absence.Sight) -> absence.Sight:
-    """Without the cells after the node's last sample, which nobody measured."""
+    """Without the cells after the last sample of its GPUs: nothing there tells one from another."""
     any_seen = np.flatnonzero(sight.seen.any(axis=0) | sight.answered)
-    stop = int(any_seen[-1]) + 1 if len(any_seen) else 0
+    return _cut(sight, int(any_seen[-1]) + 1 if len(any_seen) else 0)
+
+
+def _cut(sight: absence.Sight, stop: int) -> absence.Sight:
     return absence.Sight(sight.times[:stop], sight.gpus, sight.seen[:, :stop], sight.answered[:stop])
 
 

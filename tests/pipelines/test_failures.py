@@ -211,6 +211,21 @@ def test_a_node_that_does_not_come_back_is_censored(tmp_path: Path) -> None:
     assert (failure["left_censored"], failure["right_censored"]) == (False, True)
 
 
+def test_a_node_that_is_said_to_be_down_until_the_data_end_is_censored(tmp_path: Path) -> None:
+    """Its GPUs go five minutes after the failure at 11:00; its target is down until 15:00."""
+    metrics = series("DCGM_FI_DEV_GPU_TEMP", [40] * 130, step=30_000) + json.dumps(
+        {
+            "metric": {"__name__": "up", "job": "dcgm", "Hostname": "n1"},
+            "values": [1] * 130 + [0] * 470,
+            "timestamps": [T0 + 30_000 * number for number in range(600)],
+        }
+    )
+    store, config = stored(tmp_path, metrics, line(3600, LOST))
+    (failure,) = failures.with_repairs(store, config, found(store, config)).to_dict("records")
+    assert pd.isna(failure["repaired"])
+    assert failure["right_censored"]
+
+
 def test_a_failure_whose_gpus_never_left_has_no_repair_time(tmp_path: Path) -> None:
     store, config = stored(tmp_path, series("DCGM_FI_DEV_GPU_TEMP", [40] * 900, step=30_000), line(18_000, LOST))
     (failure,) = failures.with_repairs(store, config, found(store, config)).to_dict("records")
