@@ -14,7 +14,7 @@ from features.tables import GPUS, Series, conform
 from pipelines.config import IngestSettings
 
 _NULLS = frozenset({"", "<<<NULL>>>", "null", "None", "N/A", "unknown"})  # what exporters write for "no value"
-_LOOPBACK = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # names to pass over, nothing is bound
+LOOPBACK = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # names to pass over, nothing is bound
 _PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^:]+):\d{1,5}$")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://")
 _PCI = re.compile(r"^(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?$", re.IGNORECASE)
@@ -215,12 +215,14 @@ class Identifier:
             aliased = canonical not in {bare, bare.split(".", 1)[0]}
             if aliased:
                 return canonical, True
-            if bare in _LOOPBACK or is_address(bare) or _is_number(bare) or text in pods or _EXPORTER_POD.search(text):
+            if bare in LOOPBACK:  # every node calls itself so: none can be told from another
+                continue
+            if is_address(bare) or _is_number(bare) or text in pods or _EXPORTER_POD.search(text):
                 second_best.append(canonical)
             elif canonical:
                 return canonical, True
         if self._node:
             return self._node, True
-        # an address says where, a pod's name at least tells two apart, "localhost" nothing
-        second_best.sort(key=lambda text: (text in _LOOPBACK, _is_number(text), not is_address(text)))
+        # an address says where, a pod's name at least tells two apart
+        second_best.sort(key=lambda text: (_is_number(text), not is_address(text)))
         return (second_best[0] if second_best else ""), False

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pandas as pd
 
 from features.tables import UsageError
+from pipelines.identity import LOOPBACK
 
 _ADDRESS = re.compile(r"[\d.]+|.*:.*")
 
@@ -62,7 +63,7 @@ class LogContext:
 
     def canonical(self, host: str) -> str:
         """The node a host name means; "" becomes the node said by the user."""
-        if not host or host == "localhost":
+        if not host or host in LOOPBACK:
             return self.node
         if host in self.aliases:
             return self.aliases[host]

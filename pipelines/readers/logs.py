@@ -170,6 +170,7 @@ def _frame(rows: Rows, context: LogContext, tally: Tally, before: dict[str, int]
         tally.reject("no time stamp", int((rows.times == UNREADABLE).sum()))
         tally.reject("time before 2000", int((~good & (rows.times != UNREADABLE)).sum()))
         rows = rows.pick(np.flatnonzero(good))
+    rows = _with_host(rows, context, tally)
     messages, counts = _unfold(_clean(rows.messages), tally)
     rows = _said_again(rows._replace(messages=messages), counts, tally)
     full = np.asarray(pc.greater(pc.binary_length(messages), 0))
@@ -182,6 +183,18 @@ def _frame(rows: Rows, context: LogContext, tally: Tally, before: dict[str, int]
     nodes, sources = rows.nodes.dictionary_encode(), rows.sources.dictionary_encode()
     names = [context.canonical(host) for host in nodes.dictionary.to_pylist()]
     return _fold(rows, counts, _told_by(nodes, texts(names)), _told_by(sources, _clean(sources.dictionary)))
+
+
+def _with_host(rows: Rows, context: LogContext, tally: Tally) -> Rows:
+    """The rows whose host is told; one that calls itself localhost needs the user's word."""
+    hosts = rows.nodes.dictionary_encode()
+    known = np.array([bool(context.canonical(host)) for host in hosts.dictionary.to_pylist()], dtype=bool)
+    if known.all():
+        return rows
+    told = known[np.asarray(hosts.indices)]
+    tally.reject("no host", int((~told).sum()))
+    tally.hint("some lines call their host localhost, or not at all; say whose they are with --node")
+    return rows.pick(np.flatnonzero(told))
 
 
 def _note_clocks(rows: Rows, context: LogContext, tally: Tally, before: dict[str, int] | None) -> None:

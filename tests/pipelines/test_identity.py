@@ -53,6 +53,11 @@ def test_without_a_name_the_scraped_address_is_the_node_and_known_to_be_a_makesh
     assert (found.node, found.settled) == ("10.0.0.7", False)
 
 
+@pytest.mark.parametrize("name", ["localhost", "localhost.localdomain", "127.0.0.1", "[::1]"])
+def test_what_every_node_calls_itself_is_no_node(name: str) -> None:
+    assert Identifier(SETTINGS).identify({"__name__": "m", "Hostname": name, "instance": f"{name}:9400"}).node == ""
+
+
 def test_a_name_given_by_the_user_is_better_than_an_address() -> None:
     assert Identifier(SETTINGS, "n7").identify({"__name__": "m", "instance": "10.0.0.7:9400"}).node == "n7"
 

@@ -357,3 +357,11 @@ def test_a_file_of_one_time_is_not_held_whole(tmp_path: Path) -> None:
         sizes = [len(frame) for frame in read_logs(tmp_path / "x.log", DEFAULT, Tally())]
     assert sum(sizes) == 120
     assert max(sizes) <= 30
+
+
+def test_a_host_that_calls_itself_localhost_needs_the_user_s_word(tmp_path: Path) -> None:
+    lines = "2026-01-01T00:00:00Z localhost kernel: a\n2026-01-01T00:00:00Z n1 kernel: b\n"
+    found = Read(tmp_path, lines, LogContext(timezone="UTC"))
+    assert (found.column("node"), found.tally.rejected) == (["n1"], {"no host": 1})
+    assert "--node" in found.tally.hints[0]
+    assert Read(tmp_path, lines, LogContext(node="n7")).column("node") == ["n7", "n1"]
