@@ -67,20 +67,20 @@ def pull(
     """
     if server.end <= server.start:
         raise UsageError("--end is not after --start")
-    whole = Tally()
+    whole, shown = Tally(), prometheus_api.Server(server.url).shown
     kind = "prometheus-api" if isinstance(server, Prometheus) else "loki-api"
     for low, high in _days(to_ns(server.start), to_ns(server.end)):
         asked = json.dumps([server.url, server.match if isinstance(server, Prometheus) else server.query, low, high])
         digest = hashlib.sha256(asked.encode() + said.digest).hexdigest()
         done = store.path / "staging" / digest / "done.json"
         if not done.exists():
-            say(f"pulling {to_time(low)} to {to_time(high)} from {server.url}")
+            say(f"pulling {to_time(low)} to {to_time(high)} from {shown}")
             _stage_day(Staged(done.parent, store.step_ns, said.ingest.memory_bytes), server, (low, high), said, context)
         record = json.loads(done.read_bytes())["record"]
         whole.add(
             Tally(record["read"], record["ok"], Counter(record["rejected"]), Counter(record["noted"]), record["hints"])
         )
-    return {**tally_record(server.url, kind, whole), "already": False}
+    return {**tally_record(shown, kind, whole), "already": False}
 
 
 def _stage_day(
@@ -91,11 +91,11 @@ def _stage_day(
     if isinstance(server, Prometheus):
         chunks = prometheus_api.fetch(asked, *span, server.match, tally)
         stage_chunks(chunks, Identifier(said.ingest, said.node), staged, tally)
-        staged.finish(tally_record(server.url, "prometheus-api", tally))
+        staged.finish(tally_record(asked.shown, "prometheus-api", tally))
         return
     for frame in loki_api.fetch(asked, *span, tally, context=context, query=server.query):
         staged.add_logs(frame, ordered=False)
-    staged.finish(tally_record(server.url, "loki-api", tally))
+    staged.finish(tally_record(asked.shown, "loki-api", tally))
 
 
 def _days(start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """The whole path by the commands that a user types, on a small made-up cluster."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
+CANARY = "canary-0123456789"
+# what a training may know and never tells
+SECRETS = {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": CANARY, "AWS_SECRET_ACCESS_KEY": CANARY}
+
 
 def foreshock(*arguments: object, code: int = 0, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command as a user does, in a folder of its own."""
     words = [sys.executable, "-m", "pipelines.cli", *(str(word) for word in arguments)]
-    ran = subprocess.run(words, capture_output=True, text=True, cwd=cwd, check=False, timeout=280)
+    environment = {**os.environ, **SECRETS}
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=cwd, check=False, timeout=280, env=environment)
+    assert CANARY not in ran.stdout + ran.stderr
     assert ran.returncode == code, f"{words[3:]} ended with {ran.returncode}: {ran.stderr[-2000:]}"
     return ran
 
@@ -37,8 +44,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(home: Path) -> dict[str, Any]:
-    report: dict[str, Any] = answer("train", "store", "--models", "lightgbm,robust-z", cwd=home)
+    (home / "secret.toml").write_text(f'[tracking]\nuri = "postgresql://me:{CANARY}@127.0.0.1:9/db"\n')
+    registry = ("--config", "secret.toml", "--tracking-uri", "sqlite:///mlruns/mlflow.db")
+    report: dict[str, Any] = answer("train", "store", "--models", "lightgbm,robust-z", *registry, cwd=home)
     return report
+
+
+def test_a_training_keeps_no_secret_of_its_settings_or_surroundings(home: Path, trained: dict[str, Any]) -> None:
+    kept = [path for path in home.rglob("*") if path.is_file() and path.name != "secret.toml"]
+    assert any(path.name == "mlflow.db" for path in kept)
+    assert any(path.parent.name == trained["run_id"] or trained["run_id"] in path.parts for path in kept)
+    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
 
 
 def test_a_second_ingest_adds_nothing(home: Path) -> None:

@@ -107,6 +107,14 @@ def test_an_outlet_s_password_is_in_no_output(world: World, ear: Ear, tmp_path: 
     assert BASIC not in said
 
 
+def test_ingest_keeps_no_password_of_a_server(ear: Ear, tmp_path: Path) -> None:
+    ear.answer = 200, EMPTY
+    span = ("--start", "2026-01-01T00:00:00Z", "--end", "2026-01-01T00:10:00Z")
+    said = run(tmp_path, "ingest", "store", "--prometheus", f"http://me:{CANARY}@{ear.host}", *span, "--json")
+    assert f"***@{ear.host}" in said  # what was read is told and kept, without the password
+    assert CANARY not in said
+
+
 def test_settings_are_shown_without_a_password(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f'[tracking]\nuri = "postgresql://me:{CANARY}@host/db"\n')
     loaded = configuration.load(tmp_path / "token")
