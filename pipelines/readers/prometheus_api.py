@@ -36,6 +36,8 @@ _MS_NS = 1_000_000
 _FLOOR_SECONDS = 60  # a chunk is not halved below this
 _TOO_MUCH = frozenset({400, 413, 422, 504})  # answers of servers for which a shorter range may do
 _AGAIN = frozenset({429, 500, 502, 503})
+_MOST_BYTES = 512 << 20  # of one answer, unpacked: a shorter range is asked for instead
+_MOST_TIMEOUTS = 5  # that one answer may take in all, however steadily it drips
 _LARGE = 1 << 20  # bytes of an answer from which on the compiled reader pays
 _ALL = ('{__name__=~".+"}',)
 
@@ -185,9 +187,17 @@ class Pull:
 
     def _post(self, path: str, query: dict[str, str]) -> httpx.Response:
         """The answer as an object of its own: a response and its stream keep each other, and so the bytes, alive."""
+        until, size, parts = time.monotonic() + _MOST_TIMEOUTS * self._server.timeout_seconds, 0, list[bytes]()
         with self._client.stream("POST", path, data=query) as response:
-            content = b"".join(response.iter_bytes())
-        return httpx.Response(response.status_code, content=content)
+            for part in response.iter_bytes():
+                size += len(part)
+                if size > _MOST_BYTES:
+                    said = f'{{"error":"more than {_MOST_BYTES >> 20} MiB in one answer"}}'
+                    return httpx.Response(httpx.codes.REQUEST_ENTITY_TOO_LARGE, content=said.encode())
+                if time.monotonic() > until:
+                    raise UpstreamError(f"{self._server.shown}: an answer had no end; is this a Prometheus API?")
+                parts.append(part)
+        return httpx.Response(response.status_code, content=b"".join(parts))
 
     def _ask(self, path: str, query: dict[str, str]) -> httpx.Response:
         """One request; POST, since long selectors do not fit in an address."""

@@ -260,3 +260,11 @@ def test_saved_answers_may_be_split_over_lines(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="prometheus:9090: no address of a server; write one as http://"):
         Server("prometheus:9090")
+
+
+def test_an_answer_without_end_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_api, "_MOST_BYTES", 1 << 20)
+    transport, asked = serve(lambda _: httpx.Response(200, content=b" " * (2 << 20)))
+    with pytest.raises(UpstreamError, match="refuses even 60s at a time \\(more than 1 MiB in one answer\\)"):
+        list(fetch(SERVER, T0, T0 + 3600 * SECOND, [], Tally(), transport=transport))
+    assert len(asked) > 1  # a shorter range is tried first
