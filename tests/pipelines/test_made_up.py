@@ -11,7 +11,11 @@ from pipelines.config import Config
 from pipelines.ingest import ingest
 from pipelines.store import Store
 
-LINE = {"metric": {"__name__": "up", "instance": "n1:9100"}, "values": [1.0, 1.0], "timestamps": [1_767_225_600_000, 1_767_225_630_000]}
+LINE = {
+    "metric": {"__name__": "up", "instance": "n1:9100"},
+    "values": [1.0, 1.0],
+    "timestamps": [1_767_225_600_000, 1_767_225_630_000],
+}
 
 
 @pytest.fixture
