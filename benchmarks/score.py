@@ -35,17 +35,16 @@ from features.windows import latest_end, reach
 from models import bundle
 from models.lineup import Lineup
 from pipelines import experiment, featurise
-from pipelines.asking import CONTEXT, selectors
+from pipelines.asking import AT_ONCE, CONTEXT, selectors
 from pipelines.config import Config
 from pipelines.frozen import Frozen, Usual
 from pipelines.ingest import ingest
-from pipelines.readers.prometheus_api import Server
 from pipelines.score import load
 from pipelines.simulate import simulate
 from pipelines.store import Store
 
 _HOURS = 2
-_CHUNK_MS = Server.chunk_seconds * 1000
+_CHUNK_MS = AT_ONCE * 1000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -155,7 +154,9 @@ def _report(folder: Path, models: Path, url: str, pid: int) -> None:
         stride = to_nanoseconds(Config().features.window.stride)
         first = _run(url, models, Path(out), span[1] - stride)
         before = _bare(url, metrics, span, pid)
+        own = _cpu(pid)
         wall, cpu, peak = _run(url, models, Path(out), span[1])
+        own = _cpu(pid) - own
         after = _bare(url, metrics, span, pid)
         last = max((Path(out) / "scores").iterdir())
         print(f"{len(last.read_bytes().splitlines())} nodes scored, {before[2] / 2**20:.0f} MiB of answers")
@@ -163,6 +164,7 @@ def _report(folder: Path, models: Path, url: str, pid: int) -> None:
     print(f"server alone: {before[0]:.1f} and {after[0]:.1f} s, of CPU {before[1]:.1f} and {after[1]:.1f} s")
     print(f"the whole command: {wall:.1f} s with the server's time in it, {cpu:.1f} s of CPU, peak {peak:.2f} GiB")
     print(f"the command's CPU over the server's: {2 * cpu / (before[1] + after[1]):.2f}")
+    print(f"over the server's in the same run, {own:.1f} s: {cpu / own:.2f}")
     print(f"a first run, the week before read as well: {first[0]:.1f} s, {first[1]:.1f} s of CPU")
     starts = [_start_up(folder, models) for _ in range(5)]
     print(f"start-up, from the command to its first request: {min(starts):.2f} to {max(starts):.2f} s")

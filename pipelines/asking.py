@@ -19,7 +19,7 @@ from pipelines.readers.tally import Tally
 
 CONTEXT = 10  # windows before the judged one that its score depends on; a test holds it to the models' look-back
 _NAMES = 60  # metric names of one selector: servers limit the length of a query
-_AT_ONCE = 7200  # seconds asked for in one request: a window's whole reach, so that labels come once
+AT_ONCE = 7200  # seconds asked for in one request: a window's whole reach, so that labels come once
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def asked(source: Source, terms: Terms, ends: Sequence[int]) -> Iterator[Asked |
         return
     whole = with_context(ends, to_nanoseconds(terms.features.window.stride))
     start, end, tally = min(whole) - reach(terms.features), max(whole), Tally()
-    server = prometheus_api.Server(source.prometheus, source.headers, chunk_seconds=_AT_ONCE)
+    server = prometheus_api.Server(source.prometheus, source.headers, chunk_seconds=AT_ONCE)
     with prometheus_api.Pull(server, (start, end), selectors(terms.metrics), tally) as pull:
         yield Asked(pull, tally, start, end)
 
