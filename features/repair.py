@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from features.absence import Sight
 
@@ -37,7 +38,7 @@ def repair(sight: Sight, time_ns: int, within_ns: int) -> Repair:
     own = int(sight.seen[:, before].any(axis=1).sum()) if len(sight.gpus) else 0
     if not own:
         return Repair(None, away=False)
-    missing = sight.seen.sum(axis=0) < own
+    missing = _held(sight.seen, before).sum(axis=0) < own
     begun = False
     step = int(np.diff(sight.times).min()) if len(sight.times) > 1 else STEADY_NS
     steady = max(1, -(-STEADY_NS // step))
@@ -50,3 +51,16 @@ def repair(sight: Sight, time_ns: int, within_ns: int) -> Repair:
         elif not run.any() and len(run) == steady:
             return Repair(int(sight.times[start]), away=True)
     return Repair(None, away=begun)
+
+
+def _held(seen: NDArray[np.bool_], before: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The GPUs [G, T] seen in a cell, or in one before it that is no further away than scrapes usually are.
+
+    A grid finer than the scrape interval has cells without a sample.
+    """
+    cells = np.flatnonzero(seen.any(axis=0) & before)
+    cadence = int(np.median(np.diff(cells))) if len(cells) > 1 else 1
+    held = seen.copy()
+    for back in range(1, cadence):
+        held[:, back:] |= seen[:, :-back]
+    return held

@@ -35,6 +35,11 @@ def test_a_node_is_repaired_when_all_its_gpus_are_back_for_good(rows: tuple[str,
     assert came(*rows) == wanted
 
 
+def test_a_grid_finer_than_the_scrapes_has_no_outages_of_its_own() -> None:
+    assert came("x." * 20) == (None, False)
+    assert came("x." * 6 + "." * 10 + "x." * 9) == (22, True)
+
+
 def test_a_swapped_gpu_makes_the_node_whole() -> None:
     assert came("x" * 12 + "." * 28, "." * 20 + "x" * 20, "x" * 40) == (20, True)
 
