@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 import pandas as pd
 
 from features.settings import to_nanoseconds
 from features.tables import SESSIONS, ForeshockError, InputError, UpstreamError, UsageError, conform, to_ns, to_time
 from pipelines import made_up
 from pipelines.config import Config
+from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier
 from pipelines.merging import Merged, merge
 from pipelines.pulling import Loki, Prometheus, Said, pull
@@ -160,9 +162,23 @@ class _Report:
             "conflicts": self.merged.conflicts + inside,
             "duplicates": self.merged.duplicates,
             **totals,
+            "step_seconds": store.step_ns / 1e9,
+            "scrape_seconds": _cadence(store),
             "start": None if start is None else to_time(start).isoformat(),
             "end": None if end is None else to_time(end).isoformat(),
         }
+
+
+def _cadence(store: Store) -> float | None:
+    """Usual seconds from one cell with a sample to the next, on a day in the middle of a node's; None without any."""
+    for node in store.nodes():
+        days = store.days(node)
+        if days:
+            low = days[len(days) // 2] * DAY_NS
+            filled = np.flatnonzero(~np.isnan(store.panel(node, low, low + DAY_NS).values).all(axis=0))
+            if len(filled) > 1:
+                return float(np.median(np.diff(filled))) * store.step_ns / 1e9
+    return None
 
 
 def _zone(name: str) -> str:

@@ -194,6 +194,12 @@ def warn(report: dict[str, Any]) -> None:
     for hint, paths in advised.items():
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         log.warning("%s%s: %s", paths[0], more, hint)
+    if (report["scrape_seconds"] or 0) >= 2 * report["step_seconds"]:
+        log.warning(
+            "samples come every %g s and the store's cells are %g s, so most are empty; ingest into a new store with "
+            "--step %gs",
+            *(report[name] for name in ("scrape_seconds", "step_seconds", "scrape_seconds")),
+        )
     if report["gaps"]:
         log.warning(
             "%d gaps of ten minutes or more in nodes' samples, %s minutes", report["gaps"], report["gap_minutes"]

@@ -97,3 +97,13 @@ def test_failures_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     run("failures", tmp_path / "s", "--json")
     (failure,) = json.loads(capsys.readouterr().out)
     assert {"repaired", "repair_minutes", "left_censored", "right_censored"} <= set(failure)
+
+
+@pytest.mark.parametrize(("step", "told"), [("30s", True), ("60s", False)])
+def test_a_grid_finer_than_the_scrapes_is_told_with_the_step_that_fits(
+    step: str, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"2026-01-01T00:{minute:02}:00Z,up,n1,1" for minute in range(10)]
+    (tmp_path / "m.csv").write_text("\n".join(["time,metric,instance,value", *rows]) + "\n")
+    run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.csv", "--step", step)
+    assert ("ingest into a new store with --step 60s" in capsys.readouterr().err) == told
