@@ -81,10 +81,11 @@ def train(
         A model's name is unknown.
     """
     names, costs = _names(config), Costs()
+    own_store, more = Store.open(store), [Store.open(path) for path in also]
+    tracker = Tracker(config.tracking.uri, config.tracking.artifacts)  # one that is not there is told before the work
     with costs.stage("recalling"):
-        history = recall(Store.open(store), config)
-        others = [recall(Store.open(path), config) for path in also]
-    tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
+        history = recall(own_store, config)
+        others = [recall(other, config) for other in more]
     data = [experiment.dataset(one.store) for one in (history, *others)]
     own = experiment.provenance("train", history.store, history.matrix.labels, len(history.failures))
     said = {**own, **(tags or {})}

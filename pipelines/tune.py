@@ -68,12 +68,13 @@ def tune(
     began = time.monotonic()
     deadline = float("inf") if timeout is None else began + timeout
     address = storage or default_storage(config)
-    history = recall(Store.open(store), config)
+    opened = Store.open(store)
+    tracker = Tracker(config.tracking.uri, config.tracking.artifacts)  # one that is not there is told before the work
+    history = recall(opened, config)
     bench = _Bench.of(history, name, config)
     outer = outer_folds(bench)
     if sum(bool(fold.held_out) for fold in outer) < 3:
         raise InputError(f"{store}: fewer than three failures to judge by; nothing can be tuned on them")
-    tracker = Tracker(config.tracking.uri, config.tracking.artifacts)
     tags = experiment.provenance("tune", history.store, history.matrix.labels, len(history.failures))
     data = [experiment.dataset(history.store)]
     title = f"tune {store.resolve().name}"

@@ -167,6 +167,7 @@ BAD = {
         ],
         5,
     ),
+    "a tracking server that is not there": (["train", "store", "--tracking-uri", "http://127.0.0.1:9"], 5),
     "a model of no known name": (["train", "store", "--models", "oracle"], 2),
     "a horizon within the gap": (["train", "store", "--horizon", "1m", "--gap", "5m"], 2),
 }
