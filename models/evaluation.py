@@ -12,9 +12,8 @@ A window's alarm time is its end ``e``. For a failure from ``t0`` (first line) t
 
 Alarms of a node no further apart than ``merge`` are one episode. An episode costs one false alarm for each started
 hour of its quiet part; one that touches an incident has its first quiet hour free. Early alarms are free in an episode
-that goes on until the failure is warned of, and quiet time in any other: who is paged at six and sees the node fail at
-nine was not paged in vain, and an alarm that is always on pays. The threshold of a fold spends the budget on the other
-folds' scores.
+that goes on until the failure is warned of: who was paged then was not paged in vain. In any other they are quiet time.
+The threshold of a fold spends the budget on the other folds' scores.
 """
 
 from __future__ import annotations
@@ -131,10 +130,10 @@ def survey(predictions: pd.DataFrame, truth: Truth, length: int, labels: LabelSe
 def _mark(ground: Ground, truth: Truth, length: int, labels: LabelSettings) -> None:
     horizon, gap = to_nanoseconds(labels.horizon), to_nanoseconds(labels.gap)
     grace, recovery = to_nanoseconds(labels.grace), to_nanoseconds(labels.recovery)
-    early = to_nanoseconds(labels.early)
     nodes = list(truth.table["node"])
     for row, name in enumerate(nodes):
-        ground.zone[ground.rows_between(name, truth.begin[row] - early, truth.begin[row] - horizon)] = EARLY
+        low = truth.begin[row] - to_nanoseconds(labels.early)
+        ground.zone[ground.rows_between(name, low, truth.begin[row] - horizon)] = EARLY
     for row in range(len(nodes) - 1, -1, -1):  # the nearest failure to come is written last
         rows = ground.rows_between(nodes[row], truth.begin[row] - horizon, truth.begin[row] - gap)
         ground.zone[rows], ground.failure[rows] = BEFORE, row
@@ -148,16 +147,22 @@ def _mark(ground: Ground, truth: Truth, length: int, labels: LabelSettings) -> N
         ground.zone[rows], ground.failure[rows] = AT, row
 
 
+def charged(ground: Ground, rows: Ints, episode: Ints) -> Mask:
+    """Which alarms (rows, with the number of each one's episode) lie where an alarm is false."""
+    zone = ground.zone[rows]
+    warned = episode[(zone == BEFORE) | (zone == AT)]
+    return np.asarray((zone == QUIET) | ((zone == EARLY) & ~np.isin(episode, warned)))
+
+
 def false_alarms(ground: Ground, rows: Ints, merge: int) -> int:
     """What alarms at these rows (ascending) cost, by the rule in the module's head."""
     if not len(rows):
         return 0
-    node, end, zone = ground.node[rows], ground.end[rows], ground.zone[rows]
+    node, end = ground.node[rows], ground.end[rows]
     apart = np.r_[True, (np.diff(node) != 0) | (np.diff(end) > merge)]
-    begins, episode = np.flatnonzero(apart), np.cumsum(apart) - 1
-    warns = np.logical_or.reduceat((zone == BEFORE) | (zone == AT), begins)[episode]
-    quiet = (zone == QUIET) | ((zone == EARLY) & ~warns)
-    touched = np.logical_or.reduceat(~quiet, begins)[episode]
+    episode = np.cumsum(apart)
+    quiet = charged(ground, rows, episode)
+    touched = np.isin(episode, episode[~quiet])
     first = np.flatnonzero(apart | np.r_[True, quiet[1:] != quiet[:-1]])
     last = np.r_[first[1:], len(rows)] - 1
     hours = -(-(end[last] - end[first] + ground.stride) // _HOUR) - touched[first]
@@ -175,12 +180,11 @@ def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...]
     days = ground.days * np.count_nonzero(among) / len(among)
     # No hour that is charged holds more windows than this, so the best this many decide (early ones may be free).
     per_hour = _HOUR // ground.stride + 1
-    most = int(per_hour * (max(budgets) * days + 2 * np.unique(ground.failure).size + 8))
-    most += int(np.count_nonzero(ground.zone[watched] == EARLY))
+    free = np.count_nonzero(ground.zone[watched] == EARLY)
+    most = free + int(per_hour * (max(budgets) * days + 2 * np.unique(ground.failure).size + 8))
     best = np.sort(score[watched])[::-1][: most + 1]
     levels = np.unique(best)[::-1]
-    steps = np.unique(np.geomspace(1, len(levels), 400).astype(int)) - 1
-    levels = levels[steps]
+    levels = levels[np.unique(np.geomspace(1, len(levels), 400).astype(int)) - 1]
     rows = np.flatnonzero(among & (score > levels[-1]))
     values = score[rows]
     costs = np.array([false_alarms(ground, rows[values > level], merge) for level in levels])
@@ -225,7 +229,7 @@ def by_chance(ground: Ground, truth: Truth, alarm: Mask, labels: LabelSettings, 
     horizon, gap = to_nanoseconds(labels.horizon), to_nanoseconds(labels.gap)
     random = np.random.default_rng(0)  # the same worlds for every model
     caught = np.zeros(settings.permutations, dtype=np.int64)
-    watched = (ground.zone <= BEFORE) | (ground.zone == EARLY)
+    watched = np.isin(ground.zone, (QUIET, EARLY, BEFORE))
     for name in truth.table["node"]:
         code = ground.codes.get(name)
         if code is None:

@@ -113,7 +113,7 @@ def _false_alarms(table: pd.DataFrame, ground: evaluation.Ground, merge: int) ->
     out = []
     for part in np.split(rows, np.flatnonzero(apart) + 1):
         cost = evaluation.false_alarms(ground, part, merge)
-        quiet = part[ground.zone[part] == evaluation.QUIET]
+        quiet = part[evaluation.charged(ground, part, np.zeros(len(part), dtype=np.int64))]
         if cost and len(quiet):
             out.append((int(quiet[np.argmax(score[quiet])]), int(quiet[-1]), cost))
     return sorted(out, key=lambda one: (-one[2], -score[one[0]], one[0]))

@@ -9,6 +9,7 @@ import pytest
 from features.labels import label
 from features.tables import InputError
 from features.windows import as_ns
+from models import evaluation
 from models.evaluation import compare, judge
 from models.intervals import clopper_pearson, poisson_rate
 from tests.models.planted import LABELS, SETTINGS, failures_at, predictions_of, random_failures, windows_of
@@ -86,6 +87,17 @@ def test_a_warning_that_stands_for_hours_until_the_failure_is_not_false() -> Non
 def test_an_early_alarm_that_broke_off_is_false() -> None:
     found = judged(windows_of(2, 1), FAILURE, [("node00", "2026-01-01T06:00", "2026-01-01T08:00")])
     assert (found["before"], found["false_alarms"]) == (0, 3)
+
+
+def test_early_alarms_are_charged_only_in_episodes_that_break_off() -> None:
+    windows = windows_of(1, 1)
+    predictions = predictions_of(windows, 0.0)
+    truth = evaluation.judged_failures(predictions, FAILURE, LABELS)
+    ground = evaluation.survey(predictions, truth, 20 * 60 * 10**9, LABELS)
+    early = np.flatnonzero(ground.zone == evaluation.EARLY)[-2:]
+    rows = np.append(early, np.flatnonzero(ground.zone == evaluation.BEFORE)[0])
+    assert evaluation.charged(ground, rows, np.array([0, 0, 0])).tolist() == [False, False, False]
+    assert evaluation.charged(ground, rows, np.array([0, 0, 1])).tolist() == [True, True, False]
 
 
 def test_an_alarm_that_stood_long_before_the_failure_pays_for_each_hour_that_was_not_even_early_save_one() -> None:
