@@ -77,12 +77,14 @@ def family(metric: str) -> Family:
     return "other"
 
 
-# Field names of what counts faults, and of what strains a device; parts of other words are barred ("interrupts")
+# Field names of what counts faults, and of what strains a device; parts of other words are barred ("interrupts"). Of
+# the time a GPU's clocks are held back only heat and reliability are faults: at its power cap it does its work.
 _FAULT = re.compile(
-    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|violation|throttle|edac|retrans|drop|(?<!disk_)discard|recovery|"
+    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|(thermal|reliability)_violation|throttle|event_reasons|edac|retrans|drop|(?<!disk_)discard|recovery|"
     r"link_down|corrected|_aer|mce_|symbol|timeout|fail|(?<!de)(?<!pg)(?<!pgmaj)fault|reset|poison|xid|lost|overrun",
     re.IGNORECASE,
 )
+_AT_WORK = re.compile(r"(power|board_limit|sync_boost|low_util|total_\w+)_violation", re.IGNORECASE)
 _WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
 _TELLING_LINES = frozenset(
     f"logs.{what}" for what in ("burst_max", "device_max", "unknown", "node_new", "rarity_max", "error_lines")
@@ -108,4 +110,6 @@ def role(metric: str) -> Role:
     name = metric.partition("{")[0]
     if _FAULT.search(name):
         return "fault"
+    if _AT_WORK.search(name):
+        return "work"
     return "condition" if known in {"thermal", "power", "clocks", "other"} or _WAIT.search(name) else "work"

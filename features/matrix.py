@@ -15,7 +15,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import checkpoint_columns, history, labels, log_columns, meaning, names, peers, phase, presence, signals
+from features import (
+    checkpoint_columns,
+    history,
+    labels,
+    log_columns,
+    meaning,
+    names,
+    peers,
+    phase,
+    presence,
+    siblings,
+    signals,
+)
 from features.panel import clean, without_labels
 from features.settings import Calculators, FeatureSettings, LabelSettings, PanelSettings, to_nanoseconds
 from features.tables import Matrix, Panel
@@ -92,10 +104,12 @@ def node_rows(
     if checkpoint_columns.tells(whole):
         parts.append((list(checkpoint_columns.COLUMNS), checkpoint_columns.columns(whole, ends_ns, settings)))
     counts = _counters(tuple(one.metric for one in tidy.series), settings.panel.model_dump_json())
+    place = siblings.places(known, tuple(sorted({one.gpu for one in tidy.series if one.gpu})))
     for counter, calculators in ((False, settings.signals.gauge), (True, settings.signals.counter)):
         rows = np.flatnonzero(counts == counter).tolist()
         if rows and calculators:
-            parts.append(_signals(tidy, rows, starts, stops, calculators, step_ns=step_ns))
+            apart = {} if counter else place
+            parts.append(_signals(tidy, rows, starts, stops, calculators, apart, step_ns=step_ns))
     titles = [title for part, _ in parts for title in part]
     values = np.concatenate([block for _, block in parts], axis=1)
     order, sorted_titles = _ordered(tuple(titles))
@@ -128,15 +142,20 @@ def _signals(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
     calculators: Calculators,
+    place: dict[str, int],
     *,
     step_ns: int,
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Columns of the panel's rows of one kind: a node's own series as they are, GPUs' series over the GPUs."""
+    """Columns of the panel's rows of one kind: a node's own series as they are, GPUs' series over the GPUs.
+
+    With the GPUs' places also how far each is from its siblings by its mean.
+    """
     values = tidy.values[rows]
     parts, out = signals.columns(values, starts, stops, calculators, step_ns=step_ns)
     out[np.isinf(out)] = np.nan
     series = [tidy.series[row] for row in rows]
     own, groups, titles = _titles(tuple((one.metric, one.gpu != "") for one in series), tuple(parts))
+    size = parts.index("mean") if place and "mean" in parts else -1
     blocks = [out[own].transpose(1, 0, 2).reshape(len(starts), -1)]
     for members in groups:
         of_gpus = out[members]
@@ -144,6 +163,16 @@ def _signals(
         spread = high - low
         spread[(~np.isnan(of_gpus)).sum(axis=0) < 2] = np.nan
         blocks += [high, low, spread]
+    if size >= 0:
+        # after the titles of the others, which are the same for every node
+        titles = titles.copy()
+        for members in groups:
+            where = [place[series[at].gpu] for at in members]
+            metric = series[members[0]].metric
+            blocks.append(siblings.distances(out[members, :, size], where).T)
+            titles += [
+                names.column(metric, siblings.step(at), calculator=siblings.CALCULATOR) for at in sorted(set(where))
+            ]
     whole = np.concatenate(blocks, axis=1)
     return titles, np.clip(whole, -_LARGEST, _LARGEST).astype(np.float32)
 
@@ -170,12 +199,14 @@ def suspect(
     """The GPU that makes a column's value in the window that ends at ``end_ns``; "" when the column is of no GPU.
 
     The largest for ``gpu_max``, the smallest for ``gpu_min``, the farthest from its siblings' median for
-    ``gpu_spread``, the one that is gone for ``presence.gpu_missing``.
+    ``gpu_spread``, the one at that place for ``gpu_0``, the one that is gone for ``presence.gpu_missing``.
     """
     metric, steps, calculator = names.split(column)
     whole = cover(raw, end_ns - reach(settings), end_ns, step_ns)
     if metric == "presence":
         return presence.lost_gpu(whole, end_ns, settings, known) if steps and steps[0].startswith("gpu_") else ""
+    if siblings.is_own(names.split(column)):
+        return _at_place(whole, siblings.place_of(names.split(column)), known)
     over = next((step for step in steps if step in OVER_GPUS), "")
     if not over:
         return ""
@@ -198,6 +229,13 @@ def suspect(
         values = np.abs(values - np.nanmedian(values))
     at = int(np.nanargmin(values) if over == "gpu_min" else np.nanargmax(values))
     return tidy.series[rows[at]].gpu
+
+
+def _at_place(whole: Panel, place: int, known: presence.Roster) -> str:
+    """The GPU at a place of its node that has samples."""
+    there = tuple(sorted({one.gpu for one in whole.series if one.gpu}))
+    found = siblings.places(known, there)
+    return next((gpu for gpu in reversed(there) if found[gpu] == place), "")
 
 
 def stack(parts: Iterable[pd.DataFrame], columns: Sequence[str] | None = None) -> pd.DataFrame:

@@ -72,6 +72,10 @@ BOUNDS = (
     Bound(r"DCGM_FI_DEV_FB_\w+", 0, 4_194_304, "MiB; 4 TiB is more than any GPU has"),
     Bound(r"up", 0, 1, "Prometheus sets it to 0 or 1"),
 )
+# NVML's clocksEventReasons, a bit each. An idle GPU (1), one at the clocks it was set to (2, 256), at its power cap (4)
+# or kept in step with others (16) is well; slowed by hardware (8), heat (32, 64) or the power brake (128) it is not.
+REASONS = re.compile(r"DCGM_FI_DEV_CLOCKS?_(THROTTLE|EVENT)_REASONS|nvidia_smi_clocks_(throttle|event)_reasons_active")
+SLOWED = (8, 32, 64, 128)
 # Any name or label with these is a copy of what is to be foretold.
 TARGET = re.compile(r"xid|fallen_off|recovery_action", re.IGNORECASE)
 

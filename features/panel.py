@@ -1,8 +1,9 @@
 """Samples of one node as exported to values that can be compared.
 
 What happens to a cell, in this order: values that stand for "not available" and values the metric can't have become
-NaN; a counter becomes its increase since the last known value; series that differ only in a label of ``sum_over``
-become one. Metrics that tell the failure itself are left out.
+NaN; of a mask of reasons why clocks are low the bad ones are counted; a counter becomes its increase since the last
+known value; series that differ only in a label of ``sum_over`` become one. Metrics that tell the failure itself are
+left out.
 
 Every clean cell depends only on raw cells of its own series within ``staleness`` before it, so a panel that begins
 anywhere gives the same cells from ``staleness`` after its beginning on, bit for bit.
@@ -57,6 +58,8 @@ def clean(raw: Panel, settings: PanelSettings, tally: Counter[str] | None = None
     infinite, blank, outside = _blank(values, said.dcgm, counter, said.low, said.high)
     # a count of nothing is none: the tally holds what was seen
     counts.update({k: n for k, n in (("infinite", infinite), ("blank", blank), ("out_of_range", outside)) if n})
+    if said.reasons.any():
+        values[said.reasons] = _bad_reasons(values[said.reasons])
     if counter.any():
         lookback = max(1, to_nanoseconds(settings.staleness) // step_of(raw.times))
         grown, resets, glitches = increases(values[counter], lookback, settings.glitch_ratio)
@@ -72,6 +75,7 @@ class _Said(NamedTuple):
 
     counter: NDArray[np.bool_]
     dcgm: NDArray[np.bool_]
+    reasons: NDArray[np.bool_]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     without: tuple[str, ...]
@@ -86,6 +90,7 @@ def _read(metrics: tuple[str, ...], settings: str) -> _Said:
     return _Said(
         np.array([meaning.kind(metric, known) == "counter" for metric in metrics], dtype=bool),
         np.array([metric.startswith("DCGM_") for metric in metrics], dtype=bool),
+        np.array([bool(meaning.REASONS.fullmatch(meaning.name_of(metric))) for metric in metrics], dtype=bool),
         low,
         high,
         tuple(without_labels(metric, known.sum_over) for metric in metrics),
@@ -122,6 +127,13 @@ def _blank(
                 continue
             values[row, cell] = np.nan
     return infinite, blank, outside
+
+
+def _bad_reasons(masks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many of `meaning.SLOWED` each mask holds; NaN stays."""
+    known = ~np.isnan(masks)
+    whole = np.where(known, np.clip(masks, 0, 2.0**53), 0.0).astype(np.int64)
+    return np.where(known, np.sum([(whole & bit) > 0 for bit in meaning.SLOWED], axis=0), np.nan)
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import phase
+from features import phase, siblings
 from features.compiling import compiled
 from features.settings import PeerSettings
 
@@ -24,8 +24,10 @@ _COLUMNS_AT_ONCE = 256  # of the matrix, turned so that a group's values lie sid
 
 
 def names_of(columns: pd.Index) -> list[str]:
-    """The columns that are compared with peers: those that come from a metric."""
-    return [name for name in columns if not name.startswith(_OWN_FAMILIES)]
+    """The columns that are compared with peers: those that come from a metric and are not a comparison already."""
+    return [
+        name for name in columns if not name.startswith(_OWN_FAMILIES) and not name.endswith(f"__{siblings.CALCULATOR}")
+    ]
 
 
 def peer_name(column: str) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from features import names, phase
+from features import names, phase, siblings
 from features.tables import SchemaError
 
 _STEPS = {"gpu_max": "highest GPU", "gpu_min": "lowest GPU", "gpu_spread": "spread over GPUs", "peer": "against peers"}
@@ -115,6 +115,8 @@ def described(column: str) -> str:
         metric, steps, calculator = names.split(column)
     except SchemaError:
         return column
+    if siblings.is_own(names.split(column)):
+        return f"{metric} (GPU in place {siblings.place_of(names.split(column))} against its siblings)"
     if calculator == "value" and steps:
         return f"{metric} {' '.join(steps)}".replace("_", " ")
     over = ", ".join(_STEPS.get(step, step) for step in steps)
@@ -126,6 +128,8 @@ def told(column: str, value: float) -> str:
     """A column's value in words."""
     if not math.isfinite(value):
         return "unknown"
+    if column.endswith(f"__{siblings.CALCULATOR}"):
+        return f"{100 * value:+.1f} %"
     own = _own(column)
     return _plain(value) if own is None else own.told(value)
 

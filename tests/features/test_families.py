@@ -54,3 +54,17 @@ def test_every_family_but_other_has_a_pattern() -> None:
 )
 def test_a_metrics_role_is_read_from_its_name(metric: str, wanted: str) -> None:
     assert role(metric) == wanted
+
+
+@pytest.mark.parametrize(
+    ("metric", "known"),
+    [
+        ("DCGM_FI_DEV_THERMAL_VIOLATION", "fault"),
+        ("DCGM_FI_DEV_RELIABILITY_VIOLATION", "fault"),
+        ("DCGM_FI_DEV_POWER_VIOLATION", "work"),
+        ("DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", "work"),
+        ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "fault"),
+    ],
+)
+def test_a_gpu_at_its_power_cap_is_at_work_and_one_held_back_by_heat_is_not(metric: str, known: str) -> None:
+    assert role(metric) == known

@@ -60,6 +60,12 @@ def test_infinity_never_passes() -> None:
     assert same(cleaned("node_load1", [1, float("inf"), -float("inf")]), [1, NAN, NAN])
 
 
+@pytest.mark.parametrize("metric", ["DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"])
+def test_of_the_reasons_for_low_clocks_only_slowdowns_and_brakes_count(metric: str) -> None:
+    idle, power_cap, heat, brake_and_hardware = 1, 4, 32 + 4, 128 + 8
+    assert same(cleaned(metric, [idle, power_cap, heat, NAN, brake_and_hardware]), [0, 0, 1, NAN, 2])
+
+
 def test_a_reset_adds_the_new_value_and_never_a_negative_rate() -> None:
     tally: Counter[str] = Counter()
     got = cleaned("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", [100, 150, 20, 50], tally)

@@ -55,3 +55,9 @@ def test_where_all_is_as_usual_something_is_said() -> None:
 
 def test_a_rule_has_no_value_and_stays() -> None:
     assert telling([reason(None, None, None), reason(1.0, 1.0, 1.0)]) == [reason(None, None, None)]
+
+
+def test_a_gpu_among_its_siblings_is_told_by_its_place_and_in_percent() -> None:
+    column = "DCGM_FI_DEV_GPU_TEMP.gpu_3__from_siblings"
+    assert described(column) == "DCGM_FI_DEV_GPU_TEMP (GPU in place 3 against its siblings)"
+    assert told(column, 0.153) == "+15.3 %"
