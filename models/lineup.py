@@ -63,9 +63,9 @@ BASELINES = frozenset(
 )
 BLENDED = ("surprise", "pu", "lightgbm")
 NAMES = ("blend", *_SCORERS)
-# Windows of a node that a score depends on, the last its own: signs look back eight, the odd one out less, and
+# Windows of a node that a score depends on, the last its own: signs look back 23, the odd one out less, and
 # persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
-LOOK_BACK = 11
+LOOK_BACK = 26
 
 
 def scorer(name: str, settings: ModelSettings) -> Scorer:
@@ -196,8 +196,8 @@ class Lineup:
             if name not in BASELINES:
                 # what lasts needs no more persistence
                 agreed = 1 if _READS.get(name) == "lasting" else self.settings.persistence
-                held = Calibration.fit(raw, signs.where, signs.changing, heard, agreed)
-                calibrated[name] = held.apply(raw, signs.where, signs.changing)
+                held = Calibration.fit(raw, signs.where, _changing(name, signs), heard, agreed)
+                calibrated[name] = held.apply(raw, signs.where, _changing(name, signs))
             self.fitted[name] = _Fitted(model, held)
         if "blend" in self.names:
             self._fit_blend(calibrated, signs, heard)
@@ -213,7 +213,7 @@ class Lineup:
             return
         made = Blend()
         model = made.set_params(**options("blend", self.settings, made.get_params())).fit(opinions, y)
-        held = Calibration.fit(model.score(opinions), signs.where, signs.changing, y, windows=1)
+        held = Calibration.fit(model.score(opinions), signs.where, _changing("blend", signs), y, windows=1)
         self.fitted["blend"] = _Fitted(model, held)
 
     def columns(self) -> list[str]:
@@ -256,7 +256,7 @@ class Lineup:
             raw = self._blend().score(self._opinions(signs, others))
         else:
             raw = signs.opinions[name] if model is None else model.score(getattr(signs, _READS.get(name, "plain")))
-        return raw if held is None else held.apply(raw, signs.where, signs.changing)
+        return raw if held is None else held.apply(raw, signs.where, _changing(name, signs))
 
     def _blend(self) -> Scorer:
         model = self.fitted["blend"].model
@@ -352,6 +352,16 @@ class Lineup:
                 None if held is None else Calibration.from_state(held),
             )
         return made
+
+
+def _changing(name: str, signs: Signs) -> NDArray[np.bool_]:
+    """Windows that are judged among their like, as the work changes in them.
+
+    None where the score is of what lasts: it says next to nothing of this very window, and what has lasted for hours
+    is rare among the windows in which a job ends only because there are few of these.
+    """
+    lasts = name == "blend" or _READS.get(name) == "lasting"
+    return np.zeros_like(signs.changing) if lasts else signs.changing
 
 
 def _fit(model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None, *, apart: bool) -> Floats:

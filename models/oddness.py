@@ -16,8 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from features.families import FAMILIES, role
 from models import usual_kernels as kernels
-from models.layout import STATES, Layout
+from models.layout import IDLE, STATES, Layout, Metric
 from models.parallel import in_parts
 from models.tail_kernels import KNOTS
 
@@ -97,6 +98,8 @@ class Columns:
 
         in_parts(len(turned), turn, _COLUMNS_AT_ONCE)
         in_parts(count, some, _METRICS_AT_ONCE)
+        asleep = np.flatnonzero([_sleeps(metric) for metric in layout.metrics])
+        out[np.ix_(asleep, np.flatnonzero(state == IDLE))] = 0.0
         return out.T, which.T
 
     def _tuple(self) -> tuple[Any, Any, Any, Any, Any, Any]:
@@ -111,6 +114,11 @@ class Columns:
         """What `to_state` gave."""
         tables = {name: np.array(state[name], order="C") for name in _TABLES}  # of its own: kernels take no read-only
         return cls([str(name) for name in state["nodes"]], tables)
+
+
+def _sleeps(metric: Metric) -> bool:
+    """Whether a metric tells of an idle GPU only how deep it sleeps: clocks, watts and use that are no fault."""
+    return FAMILIES[metric.family] in {"clocks", "power", "utilisation"} and role(metric.name) != "fault"
 
 
 def _blank(rows: int, columns: int) -> dict[str, NDArray[Any]]:

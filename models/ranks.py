@@ -3,9 +3,9 @@
 A surprise of 3 should be one quiet window in a thousand for every metric. It never is: one metric is odd for an hour
 whenever a job ends, another never moves. And false alarms are counted by episode, not by window. So quiet time is cut
 into hours of each node (twelve windows), and a metric is ranked by the share of node-hours whose largest surprise is
-as large. Above the sixtieth largest the share falls exponentially (Pickands 1975, with the shape of an exponential),
-at first as fast as the surprise itself says, then as the metric's own largest hours show. One odd metric then costs
-the same false alarms whichever it is, and the largest over hundreds of metrics is no longer the noisiest metric's.
+as large. Above the sixtieth largest the share falls exponentially (Pickands 1975, shape of an exponential), at first
+twice as fast as the surprise itself says, then as the metric's own largest hours show. One odd metric then costs the
+same false alarms whichever it is, and the largest over hundreds of metrics is no longer the noisiest metric's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 
 _TAIL = 60  # node-hours that the tail is drawn from
 _SHARE = 20  # of all node-hours at most one in so many
-_PRIOR = 10.0  # node-hours' worth of trust that a surprise is what it says
+_PRIOR = 30.0  # node-hours' worth of trust in the tail that is expected
+_DECADES = 2.0  # of rarity to one of surprise, as expected: a mean over many windows is rarer than any of them says
 _KNOTS = 24
 _DECADE = 1 / np.log(10)
 _MOST = 40.0
@@ -51,9 +52,10 @@ class Ranks:
         count = len(largest)
         tail = min(_TAIL, max(1, count // _SHARE))
         # A metric that never moves has no large hours: what is no odder than so many calm metrics would be is not rare
-        begin = np.maximum(largest[tail - 1], np.log10(count / tail))
+        begin = np.maximum(largest[tail - 1], np.log10(count / tail) / _DECADES)
         excess = np.maximum(largest[:tail] - begin, 0.0)
-        scale = (excess.sum(axis=0) + _PRIOR * _DECADE) / ((excess > 0).sum(axis=0) + _PRIOR) / _DECADE
+        expected = _PRIOR * _DECADE / _DECADES
+        scale = (excess.sum(axis=0) + expected) / ((excess > 0).sum(axis=0) + _PRIOR) / _DECADE
         ranks = np.unique(np.round(np.geomspace(tail, count, _KNOTS)).astype(int))[::-1]
         knots = largest[ranks - 1].T
         levels = np.broadcast_to(-np.log10(ranks / count), knots.shape).copy()

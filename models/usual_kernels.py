@@ -7,7 +7,7 @@ the state the windows are in (see `layout.states_of`).
 
 from __future__ import annotations
 
-from math import exp, log, log10
+from math import log10
 from typing import Any
 
 import numpy as np
@@ -15,50 +15,13 @@ from numpy.typing import NDArray
 
 from features.compiling import compiled
 from models.ordering import ascending, commonest, deal, median, spread
-from models.tail_kernels import MOST, PRIOR_ROWS, PRIOR_SHAPE, surprise, tail
+from models.rare_kernels import LEAST, OVERLAP, RARE, learn_rare
+from models.tail_kernels import MOST, surprise, tail
 
 Singles = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 _TRUST = 200.0  # rows of a node after which its own past weighs as much as the fleet's
-_OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
-_RARE = 0.5  # a column whose commonest value holds at least this share of the rows moves rarely
-_EVENTS = 5.0  # moves of a rare column after which a node's own size of them weighs as much as the fleet's
-_PRIOR_WINDOWS = 10.0  # of the fleet's rate of moves beside a node's own
-_CHATTER = 3.0  # a node that moves so many times as often as the middle one is no measure for the others
-_LEAST = 100  # rows of a state with fewer are judged by all states'
-_LEAST_MOVE = 0.15  # the inverse exponent of a rare column's moves, however alike they are
-
-
-@compiled
-def _median(some: Doubles, count: int) -> float:
-    """Of the first ``count`` values, which are put in another order (quickselect, Hoare 1961)."""
-    if count == 0:
-        return np.nan
-    wanted = count // 2
-    low, high = 0, count - 1
-    while low < high:
-        pivot = some[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while some[left] < pivot:
-                left += 1
-            while some[right] > pivot:
-                right -= 1
-            if left <= right:
-                some[left], some[right] = some[right], some[left]
-                left += 1
-                right -= 1
-        if wanted <= right:
-            high = right
-        elif wanted >= left:
-            low = left
-        else:
-            break
-    if count % 2:
-        return float(some[wanted])
-    return float(0.5 * (some[wanted] + some[:wanted].max()))
 
 
 @compiled
@@ -99,7 +62,7 @@ def learn(
         middle, times, count = commonest(column)
         if count == 0:
             continue
-        if 2 * times <= count or times < _RARE * count:
+        if 2 * times <= count or times < RARE * count:
             ascending(column, room[0], room[1])
             ordered = room[3][:count]
             for place in range(count):
@@ -107,8 +70,8 @@ def learn(
             middle, times = median(ordered), 0
             for place in range(count):
                 times += ordered[place] == middle
-        if times >= _RARE * count:
-            _learn_rare(column, edges, state, middle, own[number], tables, at)
+        if times >= RARE * count:
+            learn_rare(column, edges, state, middle, own[number], tables, at, room)
         else:
             _learn_usual(column, count, state, code, own[number], middle, tables, at, room)
             _learn_tails(column, edges, state, own[number], tables, at, room)
@@ -162,7 +125,7 @@ def _learn_usual(
     for which in range(states):
         held = dealt[bounds[which] : bounds[which + 1]]
         usual, unit = middle, wide
-        if len(held) >= _LEAST:
+        if len(held) >= LEAST:
             usual = median(held)
             unit = spread(held, usual)
             if not unit > 0:
@@ -188,105 +151,6 @@ def _learn_usual(
 
 
 @compiled
-def _moves(column: Singles, low: int, high: int, middle: float) -> tuple[int, int, float]:
-    """Known values, values that differ from the middle, and the mean logarithm of by how much."""
-    known, hits, grown = 0, 0, 0.0
-    for row in range(low, high):
-        if np.isnan(column[row]):
-            continue
-        known += 1
-        if column[row] != middle:
-            hits += 1
-            grown += log(abs(column[row] - middle))
-    return known, hits, grown / max(hits, 1)
-
-
-@compiled
-def _share(hits: int, known: int) -> float:
-    return float((hits / _OVERLAP + 0.5) / (known / _OVERLAP + 1))
-
-
-@compiled
-def _learn_rare(
-    column: Singles,
-    edges: Codes,
-    state: Codes,
-    middle: float,
-    own: bool,
-    tables: tuple[Any, Any, Any, Any, Any, Any],
-    at: int,
-) -> None:
-    """A column that seldom moves: how far when it does, and how often on each node and in each state.
-
-    What a node is drawn towards is the middle one of the nodes, and what peers are measured with: one that chatters
-    is no measure for the others.
-    """
-    centre, scale, rate = tables[0], tables[1], tables[2]
-    nodes = centre.shape[0] - 1
-    shares, sizes, often = np.empty(nodes), np.empty(nodes), np.empty(nodes)
-    met, moved = 0, 0
-    for node in range(nodes):
-        known, hits, mean = _moves(column, edges[node], edges[node + 1], middle)
-        if known:
-            shares[met], often[met] = _share(hits, known), hits
-            met += 1
-        if hits:
-            sizes[moved] = mean
-            moved += 1
-    known, hits, mean = _moves(column, 0, len(column), middle)
-    usual = _share(hits, known)
-    share = min(usual, _median(shares, met))
-    size = _median(sizes, moved) if moved else log(max(abs(middle) * 0.1, 1.0))
-    centre[:, :, at], scale[:, :, at], rate[:, :, at] = middle, exp(size), share
-    for node in range(nodes if own else 0):
-        known, hits, mean = _moves(column, edges[node], edges[node + 1], middle)
-        weight = hits / (hits + _EVENTS)
-        scale[node, :, at] = exp(max(size + weight * (mean - size), size + log(0.2)))
-        rate[node, :, at] = (hits / _OVERLAP + _PRIOR_WINDOWS * share) / (known / _OVERLAP + _PRIOR_WINDOWS)
-    _learn_states(column, edges, state, middle, usual, _CHATTER * _median(often, met) + _OVERLAP, tables, at)
-
-
-@compiled
-def _learn_states(
-    column: Singles,
-    edges: Codes,
-    state: Codes,
-    middle: float,
-    usual: float,
-    most: float,
-    tables: tuple[Any, Any, Any, Any, Any, Any],
-    at: int,
-) -> None:
-    """How much oftener a rare column moves in a state, and how heavy the tail of its moves is (Hill 1975).
-
-    A node with more than ``most`` moves chatters and is left out of the tail.
-    """
-    scale, rate, shape = tables[1], tables[2], tables[5]
-    nodes, states = scale.shape[0] - 1, scale.shape[1]
-    known, hits = np.zeros(states), np.zeros(states)
-    grown, count = 0.0, 0.0
-    for node in range(nodes):
-        beyond, moves = 0.0, 0.0
-        for row in range(edges[node], edges[node + 1]):
-            if np.isnan(column[row]):
-                continue
-            known[state[row]] += 1
-            if column[row] != middle:
-                hits[state[row]] += 1
-                beyond += max(log((1 + abs(column[row] - middle) / scale[node, state[row], at]) / 2), 0.0)
-                moves += 1
-        if moves <= most:
-            grown += beyond
-            count += moves
-    for which in range(states):
-        often = (hits[which] / _OVERLAP + _PRIOR_WINDOWS * usual) / (known[which] / _OVERLAP + _PRIOR_WINDOWS)
-        for node in range(nodes + 1):
-            rate[node, which, at] = min(rate[node, which, at] * often / usual, 0.9)
-    found = (grown / _OVERLAP + PRIOR_SHAPE * PRIOR_ROWS) / (count / _OVERLAP + PRIOR_ROWS)
-    shape[:, at] = max(found, _LEAST_MOVE)
-
-
-@compiled
 def _learn_tails(
     column: Singles,
     edges: Codes,
@@ -308,13 +172,13 @@ def _learn_tails(
     count = ascending(away, rows, room[1])
     deal(away, rows, count, state, bounds, dealt)
     for which in range(states):
-        if bounds[which + 1] - bounds[which] >= 3 * _LEAST:
+        if bounds[which + 1] - bounds[which] >= 3 * LEAST:
             found = dealt[bounds[which] : bounds[which + 1]].astype(np.float64)
         else:
             found = np.empty(count)
             for place in range(count):
                 found[place] = away[rows[place]]
-        shape[which, at] = tail(found, _OVERLAP, knots[which, at], levels[which, at])
+        shape[which, at] = tail(found, OVERLAP, knots[which, at], levels[which, at])
 
 
 @compiled

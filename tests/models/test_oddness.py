@@ -141,3 +141,35 @@ def test_a_window_is_compared_with_windows_of_the_same_state() -> None:
     layout = read(["a__mean", "phase.group__value"])
     group = np.array([[0.0, 3], [0, 1], [0, 13], [0, 0], [0, np.nan], [0, 2]])
     assert states_of(group, layout).tolist() == [STEADY, IDLE, CHANGING, STEADY, STEADY, CHANGING]
+
+
+def fans(node: int, metric: str = "DCGM_FI_DEV_FAN_SPEED") -> pd.DataFrame:
+    """A day of a node whose fans stand at 30 % while it is idle and at 80 while it works; n0 is never idle."""
+    rows = 288
+    idle = (np.arange(rows) // 12 % 3 == 0) & (node > 0)
+    ends = pd.date_range("2026-01-01", periods=rows, freq="5min", tz="UTC")
+    index = pd.MultiIndex.from_arrays([[f"n{node}"] * rows, ends], names=["node", "end"])
+    values = {f"{metric}.gpu_max__maximum": np.where(idle, 30.0, 80.0), "phase.group__value": np.where(idle, 1.0, 3.0)}
+    return pd.DataFrame(values, index=index)
+
+
+def told_of_n0(value: float, state: int, metric: str = "DCGM_FI_DEV_FAN_SPEED") -> float:
+    """The surprise of one value on the node that is never idle."""
+    quiet = pd.concat([fans(node, metric) for node in range(5)])
+    layout = read(list(quiet.columns))
+    columns = Columns.fit(quiet.to_numpy(), place(quiet).node, states_of(quiet.to_numpy(), layout), layout)
+    values = np.array([[value, 0.0]], dtype=np.float32)
+    return float(columns.metrics(values, np.array(["n0"]), np.array([state]), layout)[0][0, 0])
+
+
+def test_where_a_column_rests_in_a_state_is_not_odd_on_a_node_that_never_was_in_it() -> None:
+    assert told_of_n0(30, IDLE) == told_of_n0(80, STEADY) == 0
+    assert told_of_n0(30, STEADY) > 2
+    assert told_of_n0(80, IDLE) > 2
+
+
+def test_how_deep_an_idle_gpu_sleeps_is_not_odd() -> None:
+    clock = "DCGM_FI_DEV_SM_CLOCK"
+    assert told_of_n0(80, IDLE, clock) == 0
+    assert told_of_n0(30, STEADY, clock) > 2
+    assert told_of_n0(80, IDLE, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS") > 2

@@ -48,24 +48,35 @@ def test_run_length_counts_marked_windows_of_a_node_in_a_row() -> None:
     assert run_length(np.ones(9, dtype=bool), windows(*"a" * 9), most=6)[-1] == 6
 
 
-def test_what_lasts_nine_windows_counts_fully_and_a_lone_window_for_two_ninths() -> None:
-    steady = lasting(np.full((9, 1), 3.0), windows(*"a" * 9))
-    lone = lasting(np.array([[0.0]] * 8 + [[9.0]]), windows(*"a" * 9))
+def test_what_lasts_two_hours_counts_fully_and_a_lone_window_for_the_mean_of_its_shares() -> None:
+    steady = lasting(np.full((24, 1), 3.0), windows(*"a" * 24))
+    lone = lasting(np.array([[0.0]] * 23 + [[3.0]]), windows(*"a" * 24))
     assert steady[-1, 0] == pytest.approx(3)
-    assert lone[-1, 0] == pytest.approx(2)
+    assert lone[-1, 0] == pytest.approx(3 * (1 / 3 + 1 / 6 + 1 / 12 + 1 / 24) / 4)
+
+
+def test_a_burst_counts_for_no_more_the_stronger_it_is() -> None:
+    strong, stronger = (lasting(np.array([[0.0], [size]]), windows(*"aa"))[-1, 0] for size in (5.0, 9.0))
+    assert strong == stronger
+
+
+def test_an_hour_of_a_mild_sign_outweighs_a_strong_burst() -> None:
+    mild = lasting(np.full((16, 1), 3.5), windows(*"a" * 16))
+    burst = lasting(np.array([[0.0]] * 12 + [[9.0]] * 4), windows(*"a" * 16))
+    assert mild[-1, 0] > burst[-1, 0]
 
 
 def test_what_lasts_looks_back_by_time_and_never_to_another_node() -> None:
     values = np.array([[9.0], [9.0], [0.0], [0.0]])
     assert lasting(values, windows(*"aabb"))[2:].tolist() == [[0], [0]]
-    behind_a_hole = lasting(values, windows(*"aaaa", minutes=[0, 1, 30, 31]))
+    behind_a_hole = lasting(values, windows(*"aaaa", minutes=[0, 1, 40, 41]))
     assert behind_a_hole[2:].tolist() == [[0], [0]]
 
 
 def test_the_last_row_is_the_same_with_more_history_before_it() -> None:
     values = np.random.default_rng(0).random((40, 2)).astype(np.float32)
     whole = lasting(values, windows(*"a" * 40))
-    assert lasting(values[-9:], windows(*"a" * 9))[-1].tobytes() == whole[-1].tobytes()
+    assert lasting(values[-24:], windows(*"a" * 24))[-1].tobytes() == whole[-1].tobytes()
 
 
 def test_an_hour_of_a_node_counts_once_by_its_largest() -> None:
