@@ -13,7 +13,7 @@ demo: $(VENV)/.run
 	$(BIN)/foreshock demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Of every format 10,000 mutated files and 100,000 mutated lines through its reader, and 100 ingests killed at random
 # moments: about an hour

@@ -86,9 +86,7 @@ _FAULT = re.compile(
 )
 _AT_WORK = re.compile(r"(power|board_limit|sync_boost|low_util|total_\w+)_violation", re.IGNORECASE)
 _WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
-_TELLING_LINES = frozenset(
-    f"logs.{what}" for what in ("burst_max", "device_max", "unknown", "node_new", "rarity_max", "error_lines")
-)
+_TELLING_LINES = frozenset(f"logs.{what}" for what in ("burst_max", "device_max", "unknown", "node_new", "rarity_max"))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,6 +1,8 @@
 """What several tests need."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,13 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data here; FORESHOCK_REAL_DATA names their folder")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers() -> Iterator[None]:
+    """A command sets how much foreshock's loggers say; the next test finds them as this one did."""
+    loggers = [logging.getLogger(name) for name in (None, "features", "models", "pipelines")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
