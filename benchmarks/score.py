@@ -2,7 +2,7 @@
 
     python -m benchmarks.score [--nodes 63] [--simulated 4] [--gpus 8] [--metrics 751] [--folder DIR] [--bundle DIR]
 
-Simulates two hours of a few nodes at full width, copies them under other nodes' names into a Prometheus (what a
+Simulates three hours of a few nodes at full width, copies them under other nodes' names into a Prometheus (what a
 window depends on), and scores one window by the command itself, its second run as in the field: the first reads the
 week before. The server's time is that of the very same requests with their bodies thrown away. The models are
 the statistic, fitted on the nodes that were simulated, or those of a bundle that was trained on the same metrics.
@@ -43,7 +43,7 @@ from pipelines.score import load
 from pipelines.simulate import simulate
 from pipelines.store import Store
 
-_HOURS = 2
+_HOURS = 3
 _CHUNK_MS = AT_ONCE * 1000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
