@@ -144,7 +144,7 @@ def test_a_path_that_leaves_the_folder_is_refused(folder: Path, name: str) -> No
         bundle.read(folder)
 
 
-@pytest.mark.parametrize("change", [{"format": 2}, {"format": None}, {"files": []}, {"columns": ["b__mean"]}])
+@pytest.mark.parametrize("change", [{"format": 1}, {"format": None}, {"files": []}, {"columns": ["b__mean"]}])
 def test_a_manifest_of_another_kind_is_refused(folder: Path, change: dict[str, Any]) -> None:
     rewrite(folder, change)
     with pytest.raises(ModelError, match="train again"):
