@@ -80,7 +80,8 @@ def family(metric: str) -> Family:
 # Field names of what counts faults, and of what strains a device; parts of other words are barred ("interrupts"). Of
 # the time a GPU's clocks are held back only heat and reliability are faults: at its power cap it does its work.
 _FAULT = re.compile(
-    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|(thermal|reliability)_violation|throttle|event_reasons|edac|retrans|drop|(?<!disk_)discard|recovery|"
+    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|(thermal|reliability)_violation|throttle|event_reasons|edac|"
+    r"retrans|drop|(?<!disk_)discard|recovery|"
     r"link_down|corrected|_aer|mce_|symbol|timeout|fail|(?<!de)(?<!pg)(?<!pgmaj)fault|reset|poison|xid|lost|overrun",
     re.IGNORECASE,
 )

@@ -155,7 +155,7 @@ def _signals(
     out[np.isinf(out)] = np.nan
     series = [tidy.series[row] for row in rows]
     own, groups, titles = _titles(tuple((one.metric, one.gpu != "") for one in series), tuple(parts))
-    size = parts.index("mean") if place and "mean" in parts else -1
+    mean = parts.index("mean") if place and "mean" in parts else -1
     blocks = [out[own].transpose(1, 0, 2).reshape(len(starts), -1)]
     for members in groups:
         of_gpus = out[members]
@@ -163,13 +163,13 @@ def _signals(
         spread = high - low
         spread[(~np.isnan(of_gpus)).sum(axis=0) < 2] = np.nan
         blocks += [high, low, spread]
-    if size >= 0:
+    if mean >= 0:
         # after the titles of the others, which are the same for every node
         titles = titles.copy()
         for members in groups:
             where = [place[series[at].gpu] for at in members]
             metric = series[members[0]].metric
-            blocks.append(siblings.distances(out[members, :, size], where).T)
+            blocks.append(siblings.distances(out[members, :, mean], where).T)
             titles += [
                 names.column(metric, siblings.step(at), calculator=siblings.CALCULATOR) for at in sorted(set(where))
             ]
@@ -205,8 +205,8 @@ def suspect(
     whole = cover(raw, end_ns - reach(settings), end_ns, step_ns)
     if metric == "presence":
         return presence.lost_gpu(whole, end_ns, settings, known) if steps and steps[0].startswith("gpu_") else ""
-    if siblings.is_own(names.split(column)):
-        return _at_place(whole, siblings.place_of(names.split(column)), known)
+    if siblings.is_own(column):
+        return _at_place(whole, siblings.place_of(column), known)
     over = next((step for step in steps if step in OVER_GPUS), "")
     if not over:
         return ""

@@ -25,9 +25,7 @@ _COLUMNS_AT_ONCE = 256  # of the matrix, turned so that a group's values lie sid
 
 def names_of(columns: pd.Index) -> list[str]:
     """The columns that are compared with peers: those that come from a metric and are not a comparison already."""
-    return [
-        name for name in columns if not name.startswith(_OWN_FAMILIES) and not name.endswith(f"__{siblings.CALCULATOR}")
-    ]
+    return [name for name in columns if not name.startswith(_OWN_FAMILIES) and not siblings.is_own(name)]
 
 
 def peer_name(column: str) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from features.names import Name
+from features.names import split
 from features.presence import Roster
 
 CALCULATOR = "from_siblings"
@@ -46,14 +46,14 @@ def step(place: int) -> str:
     return f"{_STEP}{place}"
 
 
-def place_of(name: Name) -> int:
-    """The place of the GPU whose column this is; -1 of another column."""
-    return int(name.steps[0].removeprefix(_STEP)) if is_own(name) else -1
-
-
-def is_own(name: Name) -> bool:
+def is_own(column: str) -> bool:
     """Whether a column is one GPU's distance from its siblings."""
-    return name.calculator == CALCULATOR and bool(name.steps)
+    return column.endswith(f"__{CALCULATOR}")
+
+
+def place_of(column: str) -> int:
+    """The place of the GPU whose column this is."""
+    return int(split(column).steps[0].removeprefix(_STEP))
 
 
 def distances(sizes: NDArray[np.float64], place: Iterable[int]) -> NDArray[np.float64]:

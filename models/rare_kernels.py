@@ -19,7 +19,6 @@ from models.tail_kernels import PRIOR_ROWS, PRIOR_SHAPE
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
 RARE = 0.5  # a column whose commonest value holds at least this share of the rows moves rarely

@@ -115,8 +115,8 @@ def described(column: str) -> str:
         metric, steps, calculator = names.split(column)
     except SchemaError:
         return column
-    if siblings.is_own(names.split(column)):
-        return f"{metric} (GPU in place {siblings.place_of(names.split(column))} against its siblings)"
+    if siblings.is_own(column):
+        return f"{metric} (GPU in place {siblings.place_of(column)} against its siblings)"
     if calculator == "value" and steps:
         return f"{metric} {' '.join(steps)}".replace("_", " ")
     over = ", ".join(_STEPS.get(step, step) for step in steps)
@@ -128,7 +128,7 @@ def told(column: str, value: float) -> str:
     """A column's value in words."""
     if not math.isfinite(value):
         return "unknown"
-    if column.endswith(f"__{siblings.CALCULATOR}"):
+    if siblings.is_own(column):
         return f"{100 * value:+.1f} %"
     own = _own(column)
     return _plain(value) if own is None else own.told(value)

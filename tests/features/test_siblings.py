@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from features import matrix, names, siblings
+from features import matrix, siblings
 from features.presence import Roster
 from features.settings import FeatureSettings
 from features.tables import Panel, Series
@@ -65,7 +65,7 @@ def rows(temperatures: dict[str, float], known: Roster = KNOWN) -> dict[str, flo
     values = np.array([[value] * 50 for value in temperatures.values()] + [[400.0] * 50] * len(temperatures))
     panel = Panel("n", np.arange(50) * STEP, series, values)
     got = matrix.node_rows(panel, np.array([50 * STEP]), FeatureSettings(), known, step_ns=STEP)
-    return {name: round(float(got[name].iloc[0]), 3) for name in map(str, got) if siblings.is_own(names.split(name))}
+    return {name: round(float(got[name].iloc[0]), 3) for name in map(str, got) if siblings.is_own(name)}
 
 
 def test_each_gauge_of_gpus_has_a_column_for_each_place() -> None:
@@ -83,7 +83,7 @@ def test_counters_have_no_such_columns() -> None:
     series = tuple(Series("DCGM_FI_DEV_POWER_VIOLATION", gpu) for gpu in KNOWN.gpus)
     panel = Panel("n", np.arange(50) * STEP, series, values)
     got = matrix.node_rows(panel, np.array([50 * STEP]), FeatureSettings(), KNOWN, step_ns=STEP)
-    assert not [name for name in map(str, got) if siblings.is_own(names.split(name))]
+    assert not [name for name in map(str, got) if siblings.is_own(name)]
 
 
 def test_a_lost_gpu_moves_no_siblings_column() -> None:
