@@ -62,6 +62,9 @@ BASELINES = frozenset(
     {"random", "worst-node", "last-xid", "clock-and-node", "best-metric", "staleness", "new-template", "hand-rules"}
 )
 BLENDED = ("surprise", "pu", "lightgbm")
+# Needs no labels, and is so soon learned that each fold may learn it from all the quiet hours it has: ranks of blocks,
+# made from three quarters of them, are on scales of their own
+_ANEW = frozenset({"surprise"})
 NAMES = ("blend", *_SCORERS)
 # Windows of a node that a score depends on, the last its own: signs look back 23, the odd one out less, and
 # persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
@@ -106,8 +109,8 @@ def members(names: tuple[str, ...]) -> list[str]:
 
 
 def label_free(names: tuple[str, ...], settings: ModelSettings) -> tuple[dict[str, Make], dict[str, str]]:
-    """How each of the models that need no labels is made, and what it reads."""
-    free = [name for name in members(names) if not _SCORERS[name].labelled]
+    """How each of the models that are learned once, without labels, is made, and what it reads."""
+    free = [name for name in members(names) if not _SCORERS[name].labelled and name not in _ANEW]
     return {name: partial(scorer, name, settings) for name in free}, {n: _READS.get(n, "plain") for n in free}
 
 
@@ -175,6 +178,7 @@ class Lineup:
         others: Sequence[tuple[Signs, Any]] = (),
     ) -> Self:
         """Learn from what is told of labelled rows; such a line-up judges signs, and can't score a matrix."""
+        own = len(signs.where.node)
         signs, y, weight = joined(signs, y, weight, others)
         # Of a node that is not heard of nobody can say whether it is calm: such windows are no measure of quiet time
         heard = np.where(unheard(signs.plain), np.nan, y) if y is not None else None
@@ -188,7 +192,9 @@ class Lineup:
                 try:
                     seen = getattr(signs, _READS.get(name, "plain"))
                     known = y if name in BASELINES else heard
-                    raw = _fit(model, seen, known, weight, apart=name not in BASELINES)
+                    # what is usual here is not learned from other clusters
+                    only = own if name in _ANEW else len(seen)
+                    raw = _fit(model, seen, known, weight, only, apart=name not in BASELINES)
                 except InputError as error:
                     self.skipped[name] = str(error)
                     continue
@@ -364,12 +370,16 @@ def _changing(name: str, signs: Signs) -> NDArray[np.bool_]:
     return np.zeros_like(signs.changing) if lasts else signs.changing
 
 
-def _fit(model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None, *, apart: bool) -> Floats:
-    """Fit a model of labels; scores of the rows to calibrate it with, if asked."""
-    if apart:
-        return model.fit_apart(seen, y, weight)
-    model.fit(seen, y, weight)
-    return np.zeros(0)
+def _fit(
+    model: Scorer, seen: pd.DataFrame, y: Any, weight: NDArray[np.float64] | None, only: int, *, apart: bool
+) -> Floats:
+    """Fit a model on the first ``only`` rows; scores of all rows to calibrate it with, if asked."""
+    part, known, weighed = seen.iloc[:only], None if y is None else y[:only], None if weight is None else weight[:only]
+    if not apart:
+        model.fit(part, known, weighed)
+        return np.zeros(0)
+    told = model.fit_apart(part, known, weighed)
+    return told if only == len(seen) else np.concatenate([told, model.score(seen.iloc[only:])])
 
 
 def _in_columns(

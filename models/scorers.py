@@ -96,14 +96,15 @@ class Scorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def fit_apart(self, X: pd.DataFrame, y: Any, sample_weight: Any = None) -> Floats:
         """Fit, and the scores of the very rows by models of the other half of the days: what new rows would get.
 
-        Where a half holds no warning, the model's own scores have to do.
+        Where a half holds nothing to learn from, the model's own scores have to do.
         """
         self.fit(X, y, sample_weight)
-        second, label = halves(place(X)), np.asarray(y, dtype=np.float64)
+        second, label = halves(place(X)), np.zeros(len(X)) if y is None else np.asarray(y, dtype=np.float64)
+        needed = (0, 1) if self.labelled else (0,)
         told = np.zeros(len(X))
         for half in (False, True):
             learn, tell = np.flatnonzero(second == half), np.flatnonzero(second != half)
-            if not len(tell) or not (label[learn] == 1).any() or not (label[learn] == 0).any():
+            if not len(tell) or any(not (label[learn] == one).any() for one in needed):
                 return self.score(X)
             other = type(self)(**self.get_params())
             other.fit(X.iloc[learn], label[learn], None if sample_weight is None else sample_weight[learn])

@@ -127,6 +127,17 @@ def test_a_feature_that_is_made_from_the_failures_is_caught_by_moving_them() -> 
     assert figures[1] >= 4
 
 
+def test_another_clusters_quiet_hours_do_not_say_what_is_usual_here(fitted: Lineup) -> None:
+    told = fitted.signs(X)
+    restless = told._replace(lasting=told.lasting + 3.0)
+    alone = Lineup(("surprise",), QUICK).learn(told, LABEL)
+    beside = Lineup(("surprise",), QUICK).learn(told, LABEL, None, [(restless, LABEL)])
+    ours, also = alone.fitted["surprise"].model, beside.fitted["surprise"].model
+    assert ours is not None
+    assert also is not None
+    np.testing.assert_array_equal(also.score(told.lasting), ours.score(told.lasting))
+
+
 def test_the_same_fit_gives_the_same_scores(fitted: Lineup) -> None:
     names = ("isolation-forest", "lightgbm", "surprise", "robust-z")
     again = Lineup(names, QUICK).fit(X, LABEL)
