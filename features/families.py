@@ -25,7 +25,7 @@ Family = Literal[
     "other",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-Role = Literal["fault", "condition", "work", "presence"]
+Role = Literal["fault", "host", "condition", "work", "presence"]
 
 # Tried in this order, case aside: the first that is found anywhere in the name (not in its labels) decides.
 PATTERNS: tuple[tuple[Family, str], ...] = (
@@ -86,13 +86,18 @@ _FAULT = re.compile(
     re.IGNORECASE,
 )
 _AT_WORK = re.compile(r"(power|board_limit|sync_boost|low_util|total_\w+)_violation", re.IGNORECASE)
+# Faults of these are of an accelerator, of memory or of what joins them; any other is the host's
+_NEAR = frozenset({"ecc", "nvlink", "pcie", "thermal", "power", "clocks"})
+_NEAR_LINES = frozenset(f"logs.device_{name}" for name in ("gpu", "bus", "memory"))
 _WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
-_TELLING_LINES = frozenset(f"logs.{what}" for what in ("burst_max", "device_max", "unknown", "node_new", "rarity_max"))
+# What no class of device is named in may be anything, as a metric whose name says nothing
+_TELLING_LINES = frozenset(f"logs.{what}" for what in ("burst_max", "unknown", "node_new", "rarity_max"))
 
 
 @lru_cache(maxsize=1 << 16)
 def role(metric: str) -> Role:
-    """What a metric's excursion speaks of: a fault, a device's condition, its work, or only of being scraped.
+    """What a metric's excursion speaks of: a fault (of an accelerator or its links; else of the host), a device's
+    condition, its work, or only of being scraped.
 
     A metric whose name says nothing may be anything but is not known to follow the work: a condition.
 
@@ -105,10 +110,50 @@ def role(metric: str) -> Role:
     if known == "presence":
         return "presence"
     if known == "logs":
-        return "fault" if metric in _TELLING_LINES else "work"
+        if metric.startswith("logs.device_"):
+            return "fault" if metric in _NEAR_LINES else "host"
+        return "condition" if metric in _TELLING_LINES else "work"
     name = metric.partition("{")[0]
     if _FAULT.search(name):
-        return "fault"
+        return "fault" if known in _NEAR else "host"
     if _AT_WORK.search(name):
         return "work"
     return "condition" if known in {"thermal", "power", "clocks", "other"} or _WAIT.search(name) else "work"
+
+
+_LEVELS = frozenset({"mean", "median", "maximum", "minimum", "quantile", "value", "from_siblings", "sum_values"})
+_SPREAD = "gpu_spread"
+_HOT = re.compile(r"temp(?!late|orary)", re.IGNORECASE)
+_LIMIT = re.compile(r"max|limit|slowdown|shutdown|app_|_mem(ory)?_clock", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1 << 16)
+def harm(metric: str, step: str, calculator: str) -> int:
+    """On which side of what is usual a column's excursions speak of harm: 1 above, -1 below, 0 on both.
+
+    Fewer errors than usual, less waiting and a cooler or faster GPU foretell nothing; a session of light work shows
+    all of these.
+
+    Parameters
+    ----------
+    step
+        The last of the column's steps, "" without.
+    calculator
+        Its name, with or without parameters.
+
+    Examples
+    --------
+    >>> harm("DCGM_FI_DEV_GPU_TEMP", "gpu_max", "mean"), harm("DCGM_FI_DEV_SM_CLOCK", "gpu_0", "from_siblings")
+    (1, -1)
+    """
+    kind, name = role(metric), metric.partition("{")[0]
+    if kind in {"fault", "host"}:
+        return 1
+    if kind != "condition" or calculator.partition("__")[0] not in _LEVELS:
+        return 0
+    hot, slow = bool(_HOT.search(name)), family(metric) == "clocks" and not _LIMIT.search(name)
+    if step == _SPREAD:
+        return 1 if hot or slow else 0
+    if slow:
+        return -1
+    return 1 if hot or _WAIT.search(name) else 0

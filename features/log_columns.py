@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features.device_lines import names_device
+from features.device_lines import CLASSES, NONE, device_class
 from features.log_odds import dispersion as dispersion_of
 from features.log_odds import rarity, tail
 from features.settings import TemplateSettings
@@ -34,7 +34,8 @@ COLUMNS = tuple(
         "rarity_max",  # -log10 of the share of training windows that hold the rarest template in the window
         "rarity_sum",  # the same, summed over the window's templates
         "burst_max",  # log1p of the largest -log10 P(a template is heard in at least as many minutes)
-        "device_max",  # the same over lines that name a device; an unknown one counts as never heard in each minute
+        # the same over the lines of each class of device; an unknown one counts as never heard in each minute
+        *(f"device_{name}" for name in CLASSES),
     )
 )
 # A template heard on one node only within this span is one episode, and an episode says nothing about the
@@ -157,10 +158,11 @@ def columns(
     np.maximum.at(rarest, known, judged.rarity[judged.known])
     burst = np.zeros(total)
     np.maximum.at(burst, known, judged.burst[judged.known])
-    device = np.zeros(total)
-    told = judged.known & np.append(names_device(templates.texts), False)[entries.template]
-    np.maximum.at(device, entries.row[told], judged.burst[told])
-    np.maximum.at(device, *_unknown_devices(lines, windows, ids, never))
+    device = np.zeros((len(CLASSES), total))
+    kind = np.append(device_class(templates.texts), NONE)[entries.template]
+    told = judged.known & (kind != NONE)
+    np.maximum.at(device, (kind[told], entries.row[told]), judged.burst[told])
+    _add_unknown(device, lines, windows, ids, never)
     node = windows["node"].astype("str").to_numpy()
     strange = judged.known & ~judged.own
     new = np.bincount(entries.row[strange], minlength=total).astype(float)
@@ -175,7 +177,7 @@ def columns(
         np.where(unknown > 0, np.maximum(rarest, never), rarest),
         np.bincount(known, judged.rarity[judged.known], minlength=total) + np.where(unknown > 0, never, 0.0),
         np.log1p(burst),
-        np.log1p(device),
+        *np.log1p(device),
     )
     silent = ~np.isin(node, np.union1d(lines["node"].astype("str").unique(), [*rates.nodes, *heard]).astype(str))
     for name, column in zip(COLUMNS, values, strict=True):
@@ -183,14 +185,16 @@ def columns(
     return every
 
 
-def _unknown_devices(
-    lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64], never: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Windows with unknown lines that name a device, and ``never`` for each minute of these."""
+def _add_unknown(
+    device: NDArray[np.float64], lines: pd.DataFrame, windows: pd.DataFrame, ids: NDArray[np.int64], never: float
+) -> None:
+    """Raise each class [D, W] by ``never`` for each minute of a window with an unknown line of it."""
+    kind = np.full(len(lines), NONE, dtype=np.int64)
     strange = ids == UNKNOWN
-    strange[strange] = names_device(lines["masked"][strange])
-    found = _count(lines[strange], windows, ids[strange])
-    return found.row, found.minutes * np.float64(never)
+    kind[strange] = device_class(lines["masked"][strange])
+    for number in np.unique(kind[kind != NONE]).tolist():
+        found = _count(lines[kind == number], windows, ids[kind == number])
+        np.maximum.at(device[number], found.row, found.minutes * never)
 
 
 def top(lines: pd.DataFrame, window: pd.DataFrame, templates: Templates, most: int = 3) -> list[Telling]:

@@ -104,12 +104,13 @@ def node_rows(
     if checkpoint_columns.tells(whole):
         parts.append((list(checkpoint_columns.COLUMNS), checkpoint_columns.columns(whole, ends_ns, settings)))
     counts = _counters(tuple(one.metric for one in tidy.series), settings.panel.model_dump_json())
-    place = siblings.places(known, tuple(sorted({one.gpu for one in tidy.series if one.gpu})))
     for counter, calculators in ((False, settings.signals.gauge), (True, settings.signals.counter)):
         rows = np.flatnonzero(counts == counter).tolist()
         if rows and calculators:
-            apart = {} if counter else place
-            parts.append(_signals(tidy, rows, starts, stops, calculators, apart, step_ns=step_ns))
+            titles, block = _signals(tidy, rows, starts, stops, calculators, step_ns=step_ns)
+            parts.append((titles, block))
+    settled = max(1, to_nanoseconds(settings.panel.staleness) // step_ns)  # what lies before a window is no longer
+    parts.append(_from_siblings(tidy, np.flatnonzero(~counts).tolist(), starts, stops, known, settled))
     titles = [title for part, _ in parts for title in part]
     values = np.concatenate([block for _, block in parts], axis=1)
     order, sorted_titles = _ordered(tuple(titles))
@@ -142,20 +143,15 @@ def _signals(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
     calculators: Calculators,
-    place: dict[str, int],
     *,
     step_ns: int,
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Columns of the panel's rows of one kind: a node's own series as they are, GPUs' series over the GPUs.
-
-    With the GPUs' places also how far each is from its siblings by its mean.
-    """
+    """Columns of the panel's rows of one kind: a node's own series as they are, GPUs' series over the GPUs."""
     values = tidy.values[rows]
     parts, out = signals.columns(values, starts, stops, calculators, step_ns=step_ns)
     out[np.isinf(out)] = np.nan
     series = [tidy.series[row] for row in rows]
     own, groups, titles = _titles(tuple((one.metric, one.gpu != "") for one in series), tuple(parts))
-    mean = parts.index("mean") if place and "mean" in parts else -1
     blocks = [out[own].transpose(1, 0, 2).reshape(len(starts), -1)]
     for members in groups:
         of_gpus = out[members]
@@ -163,18 +159,36 @@ def _signals(
         spread = high - low
         spread[(~np.isnan(of_gpus)).sum(axis=0) < 2] = np.nan
         blocks += [high, low, spread]
-    if mean >= 0:
-        # after the titles of the others, which are the same for every node
-        titles = titles.copy()
-        for members in groups:
-            where = [place[series[at].gpu] for at in members]
-            metric = series[members[0]].metric
-            blocks.append(siblings.distances(out[members, :, mean], where).T)
-            titles += [
-                names.column(metric, siblings.step(at), calculator=siblings.CALCULATOR) for at in sorted(set(where))
-            ]
     whole = np.concatenate(blocks, axis=1)
     return titles, np.clip(whole, -_LARGEST, _LARGEST).astype(np.float32)
+
+
+def _from_siblings(
+    tidy: Panel,
+    rows: list[int],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    known: presence.Roster,
+    settled: int,
+) -> tuple[list[str], NDArray[np.float32]]:
+    """How far each GPU is from its siblings, by each of the panel's gauges (``rows``)."""
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        if tidy.series[row].gpu:
+            groups.setdefault(tidy.series[row].metric, []).append(row)
+    gpus = tuple(sorted({series.gpu for series in tidy.series if series.gpu}))
+    place, number = siblings.places(known, gpus), {gpu: at for at, gpu in enumerate(gpus)}
+    use = phase.use_of(tidy, gpus)
+    titles: list[str] = []
+    blocks = [np.empty((len(starts), 0))]
+    for metric, members in groups.items():
+        where = [place[tidy.series[row].gpu] for row in members]
+        doing = use[[number[tidy.series[row].gpu] for row in members]]
+        blocks.append(siblings.distances(tidy.values[members], where, doing, starts, stops, settled).T)
+        titles += [
+            names.column(metric, siblings.step(one), calculator=siblings.CALCULATOR) for one in sorted(set(where))
+        ]
+    return titles, np.clip(np.concatenate(blocks, axis=1), -_LARGEST, _LARGEST).astype(np.float32)
 
 
 @lru_cache(maxsize=64)

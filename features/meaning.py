@@ -54,6 +54,11 @@ COUNTERS = (
     ),
     Rule(r"DCGM_FI_DEV_RETIRED_(SBE|DBE)", "pages retired over life"),
     Rule(r"DCGM_FI_DEV_(UN)?CORRECTABLE_REMAPPED_ROWS", "rows remapped over life"),
+    Rule(
+        r"DCGM_FI_DEV_(ROW_REMAP_(PENDING|FAILURE)|RETIRED_PENDING)|nvidia_smi_\w*(remapped_rows|retired_pages)\w*"
+        r"_(pending|failure)\w*",
+        "a flag that stands until the GPU is reset: what is new is that it rose, not that it stands",
+    ),
     Rule(r"DCGM_FI_DEV_.*_VIOLATION", "time throttled since the driver was loaded"),
     Rule(r"DCGM_FI_DEV_CLOCKS_(EVENT|THROTTLE)_REASONS?_.*_NS", "time throttled since the driver was loaded"),
     Rule(r"DCGM_FI_DEV_NVLINK_.*(ERROR|BANDWIDTH|REPLAY|RECOVERY|COUNT|PACKETS|BYTES).*", "link counts since reset"),

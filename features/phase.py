@@ -1,4 +1,4 @@
-"""What a node's job is doing: idle, loading, computing, saving, or a mixture.
+"""What a node's job is doing: idle, loading, computing, saving, a mixture, or work on some of the GPUs only.
 
 A node is odd only against nodes that do the same work, and a change of work is a state of its own: a job's start
 makes all its nodes odd together against their own past. Told per cell from the utilisation of its GPUs and the bytes
@@ -18,15 +18,15 @@ from features.panel import step_of
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import Panel
 
-UNKNOWN, IDLE, LOADING, COMPUTING, SAVING, MIXED = range(6)
-STATES = ("unknown", "idle", "loading", "computing", "saving", "mixed")
+UNKNOWN, IDLE, LOADING, COMPUTING, SAVING, MIXED, PARTLY = range(7)
+STATES = ("unknown", "idle", "loading", "computing", "saving", "mixed", "partly")
 
 _PERCENT = re.compile(r"DCGM_FI_DEV_GPU_UTIL|nvidia_smi_utilization_gpu|nvidia_gpu_duty_cycle|(?i:gpu_?util\w*)")
 _SHARE = re.compile(r"DCGM_FI_PROF_GR_ENGINE_ACTIVE|nvidia_smi_utilization_gpu_ratio")
 _STORAGE = r"(?i).*(nfs|lustre|gpfs|beegfs|ceph|weka).*"
 _READ = re.compile(_STORAGE + r"read.*bytes.*")
 _WRITE = re.compile(_STORAGE + r"writ.*bytes.*")
-_IDLE_BELOW, _BUSY_FROM = 10.0, 50.0  # percent, mean over the node's GPUs
+_IDLE_BELOW, BUSY_FROM = 10.0, 50.0  # percent, mean over the node's GPUs, or of one
 # The 504-GPU study (arXiv 2605.09370) tells a load by 2 GB/s of reads with low GPU use and a save by 20 GB/s of
 # writes over 63 nodes: 32 and 317 MB/s a node. Writes are seldom spread evenly, so a third of that.
 _LOADING_BYTES, SAVING_BYTES = 32e6, 100e6
@@ -44,14 +44,43 @@ def cells(clean: Panel) -> NDArray[np.int8]:
     use = utilisation(clean)
     read = _moved(clean, _READ) / seconds
     written = _moved(clean, _WRITE) / seconds
-    busy = use >= _BUSY_FROM
+    busy = use >= BUSY_FROM
     out = np.full(len(clean.times), MIXED, dtype=np.int8)
     out[use < _IDLE_BELOW] = IDLE
     out[busy] = COMPUTING
+    most, least = _extremes(clean)
+    out[(most >= BUSY_FROM) & (least < _IDLE_BELOW)] = PARTLY
     out[(read >= _LOADING_BYTES) & ~busy] = LOADING
     out[written >= SAVING_BYTES] = SAVING
     out[np.isnan(use)] = UNKNOWN
     return out
+
+
+def use_of(clean: Panel, gpus: tuple[str, ...]) -> NDArray[np.float64]:
+    """Percent of each GPU in each cell, [G, T]; NaN where it is not told."""
+    place = {gpu: at for at, gpu in enumerate(gpus)}
+    out = np.full((len(gpus), len(clean.times)), np.nan)
+    for row, factor in _uses(tuple(series.metric for series in clean.series)):
+        if (gpu := clean.series[row].gpu) in place:
+            out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row] * factor)
+    return out
+
+
+def _extremes(clean: Panel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Percent of the busiest and of the idlest GPU in each cell, [T]; NaN where none is known."""
+    rows = [clean.values[row] * factor for row, factor in _uses(tuple(series.metric for series in clean.series))]
+    if not rows:
+        return np.full(len(clean.times), np.nan), np.full(len(clean.times), np.nan)
+    return np.fmax.reduce(rows), np.fmin.reduce(rows)
+
+
+@lru_cache(maxsize=64)
+def _uses(metrics: tuple[str, ...]) -> list[tuple[int, float]]:
+    """Places of the metric that tells utilisation, percent before shares, and what makes percent of it."""
+    for pattern, factor in ((_PERCENT, 1.0), (_SHARE, 100.0)):
+        if rows := _of_name(pattern, metrics):
+            return [(row, factor) for row in rows]
+    return []
 
 
 def tells_use(metric: str) -> bool:

@@ -15,11 +15,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from features.compiling import compiled
 from features.names import split
+from features.phase import BUSY_FROM
 from features.presence import Roster
 
 CALCULATOR = "from_siblings"
 _LEAST = 3  # of two GPUs nobody can say which one is odd
+_QUARTER = 4  # of a window's samples at least a quarter
+_NEAR = 10.0  # percent of use
 _STEP = "gpu_"
 
 
@@ -56,34 +60,118 @@ def place_of(column: str) -> int:
     return int(split(column).steps[0].removeprefix(_STEP))
 
 
-def distances(sizes: NDArray[np.float64], place: Iterable[int]) -> NDArray[np.float64]:
-    """How far each place of a node is from the middle one, as a share of the larger of the two.
+def distances(
+    values: NDArray[np.float64],
+    place: Iterable[int],
+    use: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    settled: int,
+) -> NDArray[np.float64]:
+    """How far each place of a node is from the middle one, over the cells in which both do the same.
 
-    Where the middle one is 0 there is no work to compare: the distance is 0, and what one GPU alone has (an error) is
-    told by the largest of them.
+    Where some GPUs work only those are compared whose use is near the middle one's, and only once they have worked
+    for a while: a session on one GPU of eight, or with a load of its own on each, says nothing of a GPU's health, and
+    one that has just begun is cold. The distance is the mean of a GPU's differences from the middle one, as a share of
+    the larger of the two; where the middle one is 0 there is no work to compare, and it is 0 too.
 
     Parameters
     ----------
-    sizes
-        [G, W] of one metric, a row for each GPU; NaN without a sample.
+    values
+        [G, T] of one metric, a row for each GPU; NaN without a sample.
     place
         Number of each row's place.
+    use
+        [G, T] of `features.phase.use_of`.
+    starts, stops
+        [W] cells of each window.
+    settled
+        Cells over which a GPU must have been at work, or at rest: its temperature follows within minutes.
 
     Returns
     -------
     ndarray
-        [P, W] in [-1, 1] for values of one sign, the places in ascending order; NaN for a place without a value, and
-        everywhere where fewer than three places have one.
+        [P, W] in [-1, 1] for values of one sign, the places in ascending order; NaN where a place is compared in less
+        than a quarter of its window's samples. In a cell at least three places are compared, or none.
     """
     rows = np.array(list(place), dtype=np.int64)
-    held = np.array([np.fmax.reduce(sizes[rows == one], axis=0) for one in np.unique(rows)], dtype=np.float64)
-    known = ~np.isnan(held)
-    enough = known.sum(axis=0) >= _LEAST
-    out = np.full(held.shape, np.nan)
-    if enough.any():
-        some = held[:, enough]
-        middle = np.nanmedian(some, axis=0)
-        larger = np.maximum(np.abs(some), np.abs(middle))
-        out[:, enough] = np.divide(some - middle, larger, out=np.zeros_like(some), where=middle != 0)
-        out[~known] = np.nan
+    known = np.unique(rows)
+    held, busy = np.empty((len(known), values.shape[1])), np.empty((len(known), values.shape[1]))
+    for at, one in enumerate(known):
+        held[at], busy[at] = np.fmax.reduce(values[rows == one], axis=0), np.fmax.reduce(use[rows == one], axis=0)
+    out = np.full((len(known), len(starts)), np.nan)
+    _compare(held, busy, starts, stops, settled, out)
     return out
+
+
+@compiled
+def _middle(some: NDArray[np.float64]) -> float:
+    some.sort()
+    return float(0.5 * (some[(len(some) - 1) // 2] + some[len(some) // 2]))
+
+
+@compiled
+def _alike(busy: NDArray[np.float64], settled: int) -> NDArray[np.bool_]:
+    """Which places do the same in each cell, [P, T], by the use told in that cell and the ``settled`` before it.
+
+    One whose use is not told there counts as at rest.
+    """
+    places, cells = busy.shape
+    out = np.zeros((places, cells), dtype=np.bool_)
+    told, worked, rested = np.full((3, places), -settled)
+    some, use = np.empty(places), np.zeros(places)
+    for cell in range(cells):
+        count = 0
+        for at in range(places):
+            if not np.isnan(busy[at, cell]):
+                use[at], told[at] = busy[at, cell], cell
+                if use[at] >= BUSY_FROM:
+                    worked[at] = cell
+                else:
+                    rested[at] = cell
+            elif cell - told[at] >= settled:
+                use[at] = 0.0
+            if use[at] >= BUSY_FROM:
+                some[count] = use[at]
+                count += 1
+        usual = _middle(some[:count]) if count else 0.0
+        for at in range(places):
+            near = abs(use[at] - usual) <= _NEAR if count else True
+            out[at, cell] = near and cell - min(worked[at], rested[at]) >= settled
+    return out
+
+
+@compiled
+def _compare(
+    held: NDArray[np.float64],
+    busy: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    settled: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Fill the distances [P, W] of values [P, T]; each window's sums are its own, whatever lies around it."""
+    places, cells = held.shape
+    middle = np.full(cells, np.nan)
+    same = _alike(busy, settled)
+    some = np.empty(places)
+    for cell in range(cells):
+        count = 0
+        for at in range(places):
+            if same[at, cell] and not np.isnan(held[at, cell]):
+                some[count] = held[at, cell]
+                count += 1
+        if count >= _LEAST:
+            middle[cell] = _middle(some[:count])
+    for window in range(len(starts)):
+        for at in range(places):
+            samples, compared, away, own, theirs = 0, 0, 0.0, 0.0, 0.0
+            for cell in range(starts[window], stops[window]):
+                samples += not np.isnan(held[at, cell])
+                if same[at, cell] and not np.isnan(held[at, cell]) and not np.isnan(middle[cell]):
+                    compared += 1
+                    away += held[at, cell] - middle[cell]
+                    own += abs(held[at, cell])
+                    theirs += abs(middle[cell])
+            if compared > 0 and compared * _QUARTER >= samples:
+                out[at, window] = away / max(own, theirs) if theirs > 0 else 0.0

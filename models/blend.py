@@ -12,6 +12,9 @@ from models.scorers import Floats, Place, Reason, Scorer, place, quiet_rows, squ
 
 _BORNE = (4, 8, 16, 32)  # quiet node-hours that alarms may take
 _APART = 12  # windows between two warnings of a node
+# A learned model has seen its training's failures in part, whatever is done to keep them apart: it leads only where it
+# catches half as many again as the first
+_CLEARLY = 1.5
 
 
 class Blend(Scorer):
@@ -20,7 +23,7 @@ class Blend(Scorer):
     Single models are unstable over time, and a failure that one model sees is rarely unseen by all the others. Which
     model leads is learned: the one that, so confirmed, puts most of the known warnings above all but a few quiet
     node-hours. On clusters whose failures repeat a learned model may lead; where each is new, what is merely odd does.
-    Without labels, and where two are alike, the first of them leads.
+    Without labels, and where none is clearly better, the first leads.
 
     Parameters
     ----------
@@ -38,7 +41,8 @@ class Blend(Scorer):
         if y is not None and values.shape[1] > 1:
             odd, where, label = _surprises(values), place(X), np.asarray(y, dtype=np.float64)
             caught = [_caught(self._mixed(odd, lead), where, label) for lead in range(odd.shape[1])]
-            self.lead_ = int(np.argmax(caught))
+            best = int(np.argmax(caught))
+            self.lead_ = best if caught[best] > _CLEARLY * caught[0] else 0
         return self
 
     def _mixed(self, odd: Floats, lead: int) -> Floats:

@@ -56,14 +56,14 @@ class Columns:
         order = np.argsort(codes, kind="stable")[:: max(1, -(-len(codes) // _MOST_ROWS))]
         edges = np.searchsorted(codes[order], np.arange(len(nodes) + 1)).astype(np.int64)
         own = ~_peers(values.shape[1], layout)
-        inside, tables = np.ascontiguousarray(state[order]), made._tuple()
+        inside, tables, side = np.ascontiguousarray(state[order]), made._tuple(), np.array(layout.harm, dtype=np.int8)
 
         def some(low: int, high: int) -> None:
             part = np.empty((high - low, len(order)), dtype=np.float32)
             for row in range(0, len(order), _ROWS_AT_ONCE):
                 part[:, row : row + _ROWS_AT_ONCE] = values[order[row : row + _ROWS_AT_ONCE], low:high].T
             _unfold(part, ~own[low:high])
-            kernels.learn(part, edges, inside, own[low:high], tables, low)
+            kernels.learn(part, edges, inside, own[low:high], side[low:high], tables, low)
 
         in_parts(values.shape[1], some, _COLUMNS_AT_ONCE)
         return made
@@ -83,7 +83,7 @@ class Columns:
         which = np.zeros((count, len(values)), dtype=np.int32)
         peers = _peers(values.shape[1], layout)
         turned = np.empty((values.shape[1], len(values)), dtype=np.float32)
-        codes, tables = self.codes(node), self._tuple()
+        codes, tables, side = self.codes(node), self._tuple(), np.array(layout.harm, dtype=np.int8)
         for number, metric in enumerate(layout.metrics):
             which[number] = max(metric.pairs[0])
 
@@ -94,10 +94,14 @@ class Columns:
 
         def some(low: int, high: int) -> None:
             pairs = [(m, *pair) for m in range(low, high) for pair in layout.metrics[m].pairs]
-            kernels.tell(turned, codes, state, np.array(pairs, dtype=np.int64), tables, out, which)
+            kernels.tell(turned, codes, state, np.array(pairs, dtype=np.int64), side, tables, out, which)
 
         in_parts(len(turned), turn, _COLUMNS_AT_ONCE)
         in_parts(count, some, _METRICS_AT_ONCE)
+        for number, metric in enumerate(layout.metrics):
+            if _is_surprise(metric.name):
+                which[number] = metric.pairs[0][0]
+                out[number] = np.expm1(np.nan_to_num(turned[metric.pairs[0][0]]))
         asleep = np.flatnonzero([_sleeps(metric) for metric in layout.metrics])
         out[np.ix_(asleep, np.flatnonzero(state == IDLE))] = 0.0
         return out.T, which.T
@@ -119,6 +123,11 @@ class Columns:
 def _sleeps(metric: Metric) -> bool:
     """Whether a metric tells of an idle GPU only how deep it sleeps: clocks, watts and use that are no fault."""
     return FAMILIES[metric.family] in {"clocks", "power", "utilisation"} and role(metric.name) != "fault"
+
+
+def _is_surprise(metric: str) -> bool:
+    """Whether a metric is a surprise already: log1p of -log10 of what a node's own rate of a line makes of it."""
+    return metric == "logs.burst_max" or metric.startswith("logs.device_")
 
 
 def _blank(rows: int, columns: int) -> dict[str, NDArray[Any]]:

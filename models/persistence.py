@@ -14,9 +14,10 @@ from models.scorers import Place
 # Trailing spans of windows whose means count alike: a quarter of an hour is soon told, two hours are not a blip, and
 # what heals by itself mostly does so in between
 SPANS = (3, 6, 12, 24)
-# Of a window at most so much of its surprise counts (one quiet window in ten thousand): a burst of a minute fills the
+# Of a window's surprise so much counts fully (one quiet window in ten thousand): a burst of a minute fills the
 # four windows that overlap it, and however strong it is it says less than what goes on for an hour
 _MOST = 4.0
+_BEYOND = 0.1  # of what is beyond
 _HOUR = 12  # windows
 
 
@@ -47,8 +48,8 @@ def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
 def lasting(surprise: NDArray[Any], where: Place, mute: NDArray[np.bool_] | None = None) -> NDArray[Any]:
     """What of a node's surprises lasts: the mean of the means of its last windows over `SPANS`, column by column.
 
-    A window that is not there counts as no surprise, one that is very odd as one of `_MOST`. Rows may stand in any
-    order; they come back in theirs.
+    A window that is not there counts as no surprise, one that is very odd as little more than one of `_MOST`. Rows may
+    stand in any order; they come back in theirs.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ def lasting(surprise: NDArray[Any], where: Place, mute: NDArray[np.bool_] | None
     weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(max(SPANS))])
     counts = np.ones(len(values), dtype=bool) if mute is None else ~mute
     out: NDArray[Any] = np.zeros(values.shape, dtype=values.dtype)
-    held = owned(np.minimum(values, values.dtype.type(_MOST)), values.dtype)
+    most = values.dtype.type(_MOST)
+    held = owned(np.where(values > most, most + values.dtype.type(_BEYOND) * (values - most), values), values.dtype)
     trailing(held, where.order, node, end, stride(node, end), counts, weight.astype(values.dtype), out)
     return out
 

@@ -60,6 +60,8 @@ class Ranks:
         knots = largest[ranks - 1].T
         levels = np.broadcast_to(-np.log10(ranks / count), knots.shape).copy()
         knots[:, -1] = begin
+        for at in range(1, levels.shape[1]):  # ties count wholly: what most hours show is never rare
+            levels[:, at] = np.where(knots[:, at] == knots[:, at - 1], levels[:, at - 1], levels[:, at])
         return cls(knots, levels, scale)
 
     def surprise(self, values: NDArray[Any]) -> Floats:

@@ -6,14 +6,23 @@ from collections import Counter
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from features.families import Role, role
+from features.families import Role, family, role
 from models.ranks import Ranks
-from models.scorers import Floats, Reason, Scorer, place, quiet_rows, squash, strongest
+from models.scorers import Floats, Place, Reason, Scorer, place, quiet_rows, squash, strongest
 
-# What each role may spend of the false alarms, whatever the number of its metrics. Error counters and new log lines
-# are what the field's tools page on; what follows the job's work is odd whenever the job is.
-SHARES: dict[Role, float] = {"fault": 0.6, "condition": 0.25, "work": 0.1, "presence": 0.05}
+# What each role may spend of the false alarms, whatever the number of its metrics, before any failure is known. Error
+# counters and log lines of accelerators are what the field's tools page on, and XIDs are errors of accelerators; what
+# follows the job's work is odd whenever the job is.
+SHARES: dict[Role, float] = {"fault": 0.42, "host": 0.18, "condition": 0.25, "work": 0.1, "presence": 0.05}
+# Of what follows the work no more than one quiet node-hour in ten thousand can be told: work of a kind that was never
+# seen before is nothing rarer, however long it goes on
+_WORK_MOST = 4.0
+_SHOWN = 3.0  # one quiet node-hour in a thousand: as odd a metric before a failure is taken for its sign
+_TRUST = 0.5  # signs' worth of trust in the shares as they are
+_APART = 3_600_000_000_000  # warnings of a node nearer than an hour are of one failure
 
 
 def allowance(metrics: list[str]) -> Floats:
@@ -24,25 +33,53 @@ def allowance(metrics: list[str]) -> Floats:
     return np.array([np.log10(SHARES[one] / whole * len(metrics) / count[one]) for one in roles])
 
 
+def kinds(metrics: list[str]) -> NDArray[np.int64]:
+    """Number of each metric's kind [M]: metrics of a family and role, or a class of log lines."""
+    names = [(metric, "") if family(metric) == "logs" else (family(metric), role(metric)) for metric in metrics]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.int64)
+
+
 class Surprise(Scorer):
     """Reads what lasts of the metrics' surprises (-log10 p, a column a metric).
 
     Each is ranked among its own in quiet time (see `ranks`) and weighed by what it may spend of the false alarms
     (`SHARES`), and the largest is the score: a failure to come that moves one counter is seen as well as one that moves
-    many.
+    many. Of failures that are known only this is learned: kinds of metrics that were odd before them may spend more,
+    in the manner of an empirical Bayes estimate, drawn towards the shares by `_TRUST`.
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn how often quiet hours are as odd, metric by metric."""
+        """Learn how often quiet hours are as odd, metric by metric, and what was odd before failures."""
         values = self.checked(X, fitting=True, rows=2, weight=sample_weight)
         quiet = np.flatnonzero(quiet_rows(y, len(values)))
-        where = place(X.iloc[quiet] if hasattr(X, "iloc") else values[quiet])
-        self.ranks_ = Ranks.fit(values[quiet], where)
+        self.ranks_ = Ranks.fit(values[quiet], place(_rows(X, quiet)))
         self.allowance_ = allowance(self.columns())
+        self.most_ = np.array([_WORK_MOST if role(metric) == "work" else np.inf for metric in self.columns()])
+        warned = np.flatnonzero(_warned(y, len(values)))
+        if len(warned):
+            self.allowance_ = self._preceded(values[warned], place(_rows(X, warned)))
         return self
 
+    def _preceded(self, values: NDArray[Any], where: Place) -> Floats:
+        """The allowance, raised for kinds of metrics that were odd before failures more often than by chance."""
+        node, end = where.node[where.order], where.end[where.order]
+        begins = np.r_[True, (node[1:] != node[:-1]) | (np.diff(end) > _APART)]
+        odd = self.ranks_.surprise(values)[where.order]
+        before = np.maximum.reduceat(odd, np.flatnonzero(begins), axis=0) > _SHOWN  # [failures, M]
+        kind = kinds(self.columns())
+        share: Floats = np.power(10.0, self.allowance_)
+        for one in range(kind.max() + 1):
+            mine = kind == one
+            chance = min(1.0, mine.sum() * 10**-_SHOWN)
+            share[mine] *= (before[:, mine].any(axis=1).sum() + _TRUST) / (len(before) * chance + _TRUST)
+        learned: Floats = np.log10(share * len(share) / share.sum())
+        return learned
+
     def _weighed(self, X: Any) -> Floats:
-        return np.maximum(self.ranks_.surprise(self.checked(X)) + self.allowance_, 0.0)
+        rank = np.minimum(self.ranks_.surprise(self.checked(X)), self.most_)
+        weighed: Floats = np.maximum(rank + self.allowance_, 0.0)
+        return weighed
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
         """The largest, squashed."""
@@ -55,3 +92,15 @@ class Surprise(Scorer):
     def thaw(self, name: str, value: Any) -> Any:
         """The ranks have arrays of their own."""
         return Ranks.from_state(value) if name == "ranks_" else super().thaw(name, value)
+
+
+def _rows(X: Any, wanted: NDArray[np.int64]) -> Any:
+    return X.iloc[wanted] if hasattr(X, "iloc") else np.asarray(X)[wanted]
+
+
+def _warned(y: Any, count: int) -> NDArray[np.bool_]:
+    """Rows labelled as a warning; none where labels are of something else (a clustering's, say)."""
+    if y is None:
+        return np.zeros(count, dtype=bool)
+    label = np.asarray(pd.to_numeric(pd.Series(np.asarray(y).ravel()), errors="coerce"), dtype=np.float64)
+    return np.asarray(label == 1)

@@ -30,6 +30,7 @@ def learn(
     edges: Codes,
     state: Codes,
     own: NDArray[np.bool_],
+    side: NDArray[np.int8],
     tables: tuple[Any, Any, Any, Any, Any, Any],
     first: int,
 ) -> None:
@@ -45,6 +46,9 @@ def learn(
         [m].
     own
         [c], whether a column is judged by the node's own past (else by the fleet's).
+    side
+        [c], 1 where only what is above the usual is odd, -1 where only what is below, else 0; of columns that move
+        often.
     tables
         centre, scale, rate [N + 1, S, C], knots, levels [S, C, KNOTS], shape [S, C]; a rate below 1 is that of a
         column that seldom moves, whose tail is ``rate ((1 + away) / 2) ** (-1 / shape)`` without knots: ``rate`` for
@@ -74,7 +78,7 @@ def learn(
             learn_rare(column, edges, state, middle, own[number], tables, at, room)
         else:
             _learn_usual(column, count, state, code, own[number], middle, tables, at, room)
-            _learn_tails(column, edges, state, own[number], tables, at, room)
+            _learn_tails(column, edges, state, own[number], side[number], tables, at, room)
 
 
 @compiled
@@ -156,6 +160,7 @@ def _learn_tails(
     edges: Codes,
     state: Codes,
     own: bool,
+    side: int,
     tables: tuple[Any, Any, Any, Any, Any, Any],
     at: int,
     room: tuple[Any, Any, Any, Any, Any, Any],
@@ -168,7 +173,7 @@ def _learn_tails(
     for node in range(nodes):
         by = node if own else nodes
         for row in range(edges[node], edges[node + 1]):
-            away[row] = abs(column[row] - centre[by, state[row], at]) / scale[by, state[row], at]
+            away[row] = _away(column[row] - centre[by, state[row], at], side) / scale[by, state[row], at]
     count = ascending(away, rows, room[1])
     deal(away, rows, count, state, bounds, dealt)
     for which in range(states):
@@ -182,10 +187,16 @@ def _learn_tails(
 
 
 @compiled
-def _told(value: float, by: int, now: int, at: int, tables: tuple[Any, Any, Any, Any, Any, Any]) -> float:
+def _away(distance: float, side: int) -> float:
+    """How far a value is from what is usual, on the side that counts; NaN stays."""
+    return abs(distance) if side == 0 or distance * side > 0 or np.isnan(distance) else 0.0
+
+
+@compiled
+def _told(value: float, by: int, now: int, at: int, side: int, tables: tuple[Any, Any, Any, Any, Any, Any]) -> float:
     """Surprise of one value of a column, judged as row ``by`` of the tables in a state."""
     centre, scale, rate, knots, levels, shape = tables
-    away = abs(value - centre[by, now, at]) / scale[by, now, at]
+    away = _away(value - centre[by, now, at], side) / scale[by, now, at]
     often = rate[by, now, at]
     if often < 1:
         return 0.0 if away == 0 else min(log10(max((1 + away) / 2, 1.0)) / shape[now, at] - log10(often), MOST)
@@ -198,6 +209,7 @@ def tell(
     node: Codes,
     state: Codes,
     pairs: Codes,
+    side: NDArray[np.int8],
     tables: tuple[Any, Any, Any, Any, Any, Any],
     out: Singles,
     which: NDArray[np.int32],
@@ -214,8 +226,8 @@ def tell(
         [n].
     pairs
         [P, 3]: row of ``out``, own column, peer column (-1: none).
-    tables
-        As of `learn`.
+    side, tables
+        [C] and as of `learn`.
     out, which
         [M, n] surprise, begun with zeros, and column it comes from.
     """
@@ -229,11 +241,11 @@ def tell(
                 value = values[own, row]
                 if np.isnan(value):
                     continue
-                found = _told(value, node[row], now, own, tables)
+                found = _told(value, node[row], now, own, side[own], tables)
             if peer >= 0 and (own < 0 or found > out[metric, row]):
                 value = values[peer, row]
                 if not np.isnan(value):
-                    against = _told(value, fleet, now, peer, tables)
+                    against = _told(value, fleet, now, peer, side[peer], tables)
                     found = against if own < 0 else min(found, against)
             if found > out[metric, row]:
                 out[metric, row] = found

@@ -78,9 +78,18 @@ _OWN = {
         "burst_max": _Words(
             "surprise of the log line said in most minutes, in powers of ten", lambda v: _plain(math.expm1(v))
         ),
-        "device_max": _Words(
-            "surprise of a log line that names a device, in powers of ten", lambda v: _plain(math.expm1(v))
-        ),
+        **{
+            f"device_{name}": _Words(f"surprise of a log line {of}, in powers of ten", lambda v: _plain(math.expm1(v)))
+            for name, of in (
+                ("gpu", "of a GPU or its driver"),
+                ("fabric", "of the fabric"),
+                ("storage", "of disks or file servers"),
+                ("memory", "of memory errors"),
+                ("bus", "of the PCIe bus"),
+                ("heat", "of heat or power supply"),
+                ("waits", "of a kernel that waits"),
+            )
+        },
     },
     "phase": {
         "now": _Words("what the node does", _state),
@@ -88,7 +97,8 @@ _OWN = {
             f"{state}_ratio": _Words(f"share of the window spent {state}", _share)
             for state in ("idle", "loading", "computing", "saving")
         },
-        "mixed_ratio": _Words("share of the window in which its GPUs did not do the same", _share),
+        "mixed_ratio": _Words("share of the window in which its GPUs were neither busy nor idle", _share),
+        "partly_ratio": _Words("share of the window in which only some of its GPUs worked", _share),
         "changes": _Words("changes of what the node does", _plain),
     },
     "presence": {

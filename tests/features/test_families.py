@@ -1,6 +1,6 @@
 import pytest
 
-from features.families import FAMILIES, PATTERNS, family, role
+from features.families import FAMILIES, PATTERNS, family, harm, role
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,10 @@ def test_every_family_but_other_has_a_pattern() -> None:
     ("metric", "wanted"),
     [
         ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "fault"),
-        ("node_nfs_rpc_retransmissions_total", "fault"),
-        ("logs.burst_max", "fault"),
+        ("node_nfs_rpc_retransmissions_total", "host"),
+        ("logs.device_storage", "host"),
+        ("logs.device_gpu", "fault"),
+        ("logs.burst_max", "condition"),
         ("DCGM_FI_DEV_MEMORY_TEMP", "condition"),
         ("node_mountstats_nfs_operations_queue_time_seconds_total", "condition"),
         ("metric_17", "condition"),
@@ -68,3 +70,23 @@ def test_a_metrics_role_is_read_from_its_name(metric: str, wanted: str) -> None:
 )
 def test_a_gpu_at_its_power_cap_is_at_work_and_one_held_back_by_heat_is_not(metric: str, known: str) -> None:
     assert role(metric) == known
+
+
+@pytest.mark.parametrize(
+    ("metric", "step", "calculator", "side"),
+    [
+        ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "gpu_max", "sum_values", 1),
+        ("DCGM_FI_DEV_GPU_TEMP", "gpu_max", "mean", 1),
+        ("DCGM_FI_DEV_GPU_TEMP", "gpu_2", "from_siblings", 1),
+        ("DCGM_FI_DEV_GPU_TEMP", "gpu_max", 'linear_trend__attr_"slope"', 0),
+        ("DCGM_FI_DEV_SM_CLOCK", "gpu_min", "mean", -1),
+        ("DCGM_FI_DEV_SM_CLOCK", "gpu_spread", "mean", 1),
+        ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gpu_max", "mean", 1),
+        ("node_mountstats_nfs_operations_queue_time_seconds_total", "", "sum_values", 1),
+        ("DCGM_FI_DEV_POWER_USAGE", "gpu_max", "mean", 0),
+        ("node_load1", "", "mean", 0),
+        ("metric_17", "", "mean", 0),
+    ],
+)
+def test_a_name_tells_on_which_side_of_the_usual_harm_lies(metric: str, step: str, calculator: str, side: int) -> None:
+    assert harm(metric, step, calculator) == side

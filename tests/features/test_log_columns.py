@@ -133,15 +133,16 @@ def test_lines_that_name_a_device_are_judged_apart_from_bursts_of_others() -> No
     templates = learn(said(*heartbeat(), *now_and_then), days())
     sessions = said(*[("a", 2991.0 + k, "all is well") for k in range(18)])
     device = said(*[("a", 2991.0 + 2 * k, "pcieport AER corrected") for k in range(9)])
-    assert value(columns(sessions, asked(("a", 3010)), templates), "device_max") == 0
-    assert value(columns(device, asked(("a", 3010)), templates), "device_max") > np.log1p(3)
+    assert value(columns(sessions, asked(("a", 3010)), templates), "device_bus") == 0
+    assert value(columns(device, asked(("a", 3010)), templates), "device_bus") > np.log1p(3)
+    assert value(columns(device, asked(("a", 3010)), templates), "device_gpu") == 0
 
 
 def test_an_unknown_line_that_names_a_device_counts_by_its_minutes() -> None:
     templates = learn(said(*heartbeat()), days())
     once = said(("a", 3000.0, "mlx5_core health poll failed"), ("a", 3000.5, "mlx5_core health poll failed"))
     twice = said(("a", 3000.0, "mlx5_core health poll failed"), ("a", 3002.0, "mlx5_core health poll failed"))
-    found = [np.expm1(value(columns(lines, asked(("a", 3010)), templates), "device_max")) for lines in (once, twice)]
+    found = [np.expm1(value(columns(lines, asked(("a", 3010)), templates), "device_fabric")) for lines in (once, twice)]
     assert found[0] > 2
     assert found[1] == pytest.approx(2 * found[0])
 

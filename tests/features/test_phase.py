@@ -42,6 +42,13 @@ def test_use_and_storage_tell_what_the_job_does(panel: Panel, state: int) -> Non
     assert told(panel)["group"] == state
 
 
+def test_a_node_some_of_whose_gpus_work_while_others_rest_is_partly_at_work() -> None:
+    series = tuple(Series("DCGM_FI_DEV_GPU_UTIL", f"GPU-{name}") for name in "abcd")
+    panel = Panel("n", np.arange(40) * STEP, series, np.array([[97.0] * 40, [95.0] * 40, [88.0] * 40, [0.0] * 40]))
+    got = told(panel)
+    assert (got["now"], got["group"], got["partly_ratio"]) == (phase.PARTLY, phase.PARTLY, 1)
+
+
 def test_a_checkpoint_is_a_phase_of_its_own_and_no_end_of_work() -> None:
     got = told(clean([97] * 20 + [3] * 4 + [97] * 16, written=[0.0] * 20 + [1e10] * 4 + [0.0] * 16))
     assert got["changes"] == 2

@@ -15,8 +15,15 @@ POWER = "DCGM_FI_DEV_POWER_USAGE"
 KNOWN = Roster(("GPU-a", "GPU-b", "GPU-c"), ("0000:4b:00", "0000:3b:00", "0000:18:00"), (0, 0, 0))
 
 
-def distance(*means: float) -> list[float]:
-    found = siblings.distances(np.array(means)[:, None], range(len(means)))
+AT_WORK = 97.0
+
+
+def distance(*values: float, use: tuple[float, ...] | None = None, settled: int = 1) -> list[float]:
+    """Of GPUs that have one value each in all ten cells of a window."""
+    held = np.repeat(np.array(values)[:, None], 10, axis=1)
+    busy = np.repeat(np.array(use or [AT_WORK] * len(values))[:, None], 10, axis=1)
+    window = np.array([0]), np.array([10])
+    found = siblings.distances(held, range(len(values)), busy, *window, settled)
     return [round(float(value), 3) for value in found[:, 0]]
 
 
@@ -42,6 +49,38 @@ def test_a_gpu_without_samples_has_no_distance_and_its_siblings_keep_theirs() ->
     assert found[:2] == [0, 0]
     assert np.isnan(found[2])
     assert found[3] == 0.25
+
+
+def test_where_some_gpus_work_only_these_are_compared() -> None:
+    found = distance(1400, 1400, 210, 700, use=(AT_WORK, AT_WORK, 0, AT_WORK))
+    assert found[:2] == [0, 0]
+    assert np.isnan(found[2])
+    assert found[3] == -0.5
+
+
+def test_a_gpu_with_a_load_of_its_own_is_not_compared() -> None:
+    assert np.isnan(distance(60, 60, 45, 60, use=(AT_WORK, AT_WORK, 70, AT_WORK))[2])
+
+
+def test_without_utilisation_all_are_compared() -> None:
+    assert distance(50, 100, 100, use=(NAN, NAN, NAN)) == [-0.5, 0, 0]
+
+
+@pytest.mark.parametrize(("settled", "expected"), [(3, 0.0), (8, NAN)])
+def test_a_gpu_is_compared_only_once_it_has_worked_for_a_while(settled: int, expected: float) -> None:
+    use = np.full((3, 10), AT_WORK)
+    use[2, :5] = 0.0  # begins in the window's middle, cold
+    values = np.full((3, 10), 60.0)
+    values[2, :7] = 40.0
+    found = siblings.distances(values, range(3), use, np.array([0]), np.array([10]), settled)
+    np.testing.assert_equal(found[2, 0], expected)
+
+
+def test_a_lost_scrape_of_utilisation_is_no_change_of_work() -> None:
+    use = np.full((3, 10), AT_WORK)
+    use[2, 5] = NAN
+    found = siblings.distances(np.full((3, 10), 60.0), range(3), use, np.array([0]), np.array([10]), 4)
+    assert found[:, 0].tolist() == [0, 0, 0]
 
 
 def test_places_go_by_pci_address() -> None:

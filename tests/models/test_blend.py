@@ -24,6 +24,11 @@ def test_the_model_that_sees_the_known_warnings_leads() -> None:
     assert Blend().fit(opinions(SEES, blind), LABEL).lead_ == 0
 
 
+def test_a_model_that_sees_only_a_little_more_than_the_first_does_not_lead() -> None:
+    two_of_three = NOISE[:, 1] + 8 * LABEL * (np.arange(2000) < 1200)
+    assert Blend().fit(opinions(two_of_three, SEES), LABEL).lead_ == 0
+
+
 def test_without_labels_and_without_warnings_the_first_leads() -> None:
     both = opinions(NOISE[:, 1], SEES)
     assert Blend().fit(both).lead_ == 0

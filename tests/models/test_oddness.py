@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.layout import CHANGING, IDLE, STEADY, read, states_of
+from models.layout import CHANGING, IDLE, PARTLY, STEADY, read, states_of
 from models.oddness import Columns
 from models.scorers import place
 from models.summaries import criticism, summary_columns
@@ -139,8 +139,25 @@ def test_the_columns_of_a_metrics_surprise_are_told() -> None:
 
 def test_a_window_is_compared_with_windows_of_the_same_state() -> None:
     layout = read(["a__mean", "phase.group__value"])
-    group = np.array([[0.0, 3], [0, 1], [0, 13], [0, 0], [0, np.nan], [0, 2]])
-    assert states_of(group, layout).tolist() == [STEADY, IDLE, CHANGING, STEADY, STEADY, CHANGING]
+    group = np.array([[0.0, 3], [0, 1], [0, 13], [0, 0], [0, np.nan], [0, 2], [0, 6]])
+    assert states_of(group, layout).tolist() == [STEADY, IDLE, CHANGING, STEADY, STEADY, CHANGING, PARTLY]
+
+
+@pytest.mark.parametrize(("value", "odd"), [(75.0, True), (35.0, False)])
+def test_of_a_temperature_only_what_is_above_the_usual_is_odd(value: float, odd: bool) -> None:
+    usual = np.random.default_rng(0).normal(55, 2, (600, 1)).astype(np.float32)
+    layout, node, steady = read(["DCGM_FI_DEV_GPU_TEMP.gpu_max__mean"]), np.array(["n"] * 600), np.zeros(600, dtype=int)
+    learned = Columns.fit(usual, node, steady, layout)
+    told, _ = learned.metrics(np.array([[value]], dtype=np.float32), node[:1], steady[:1], layout)
+    assert (told[0, 0] > 2) == odd
+
+
+def test_a_burst_of_lines_is_a_surprise_already() -> None:
+    bursts = np.random.default_rng(0).random((600, 1)).astype(np.float32)
+    layout, node, steady = read(["logs.device_gpu__value"]), np.array(["n"] * 600), np.zeros(600, dtype=int)
+    learned = Columns.fit(bursts, node, steady, layout)
+    told, _ = learned.metrics(np.array([[np.log1p(7.0)]], dtype=np.float32), node[:1], steady[:1], layout)
+    assert told[0, 0] == pytest.approx(7.0)
 
 
 def fans(node: int, metric: str = "DCGM_FI_DEV_FAN_SPEED") -> pd.DataFrame:
