@@ -178,13 +178,13 @@ def _from_siblings(
             groups.setdefault(tidy.series[row].metric, []).append(row)
     gpus = tuple(sorted({series.gpu for series in tidy.series if series.gpu}))
     place, number = siblings.places(known, gpus), {gpu: at for at, gpu in enumerate(gpus)}
-    use = phase.use_of(tidy, gpus)
+    use, watts = phase.use_of(tidy, gpus), phase.watts_of(tidy, gpus)
     titles: list[str] = []
     blocks = [np.empty((len(starts), 0))]
     for metric, members in groups.items():
         where = [place[tidy.series[row].gpu] for row in members]
-        doing = use[[number[tidy.series[row].gpu] for row in members]]
-        blocks.append(siblings.distances(tidy.values[members], where, doing, starts, stops, settled).T)
+        of = [number[tidy.series[row].gpu] for row in members]
+        blocks.append(siblings.distances(tidy.values[members], where, use[of], watts[of], starts, stops, settled).T)
         titles += [
             names.column(metric, siblings.step(one), calculator=siblings.CALCULATOR) for one in sorted(set(where))
         ]

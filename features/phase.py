@@ -23,6 +23,9 @@ STATES = ("unknown", "idle", "loading", "computing", "saving", "mixed", "partly"
 
 _PERCENT = re.compile(r"DCGM_FI_DEV_GPU_UTIL|nvidia_smi_utilization_gpu|nvidia_gpu_duty_cycle|(?i:gpu_?util\w*)")
 _SHARE = re.compile(r"DCGM_FI_PROF_GR_ENGINE_ACTIVE|nvidia_smi_utilization_gpu_ratio")
+_WATTS = re.compile(
+    r"DCGM_FI_DEV_POWER_USAGE|nvidia_smi_power_draw_(average_|instant_)?watts|nvidia_gpu_power_usage\w*"
+)
 _STORAGE = r"(?i).*(nfs|lustre|gpfs|beegfs|ceph|weka).*"
 _READ = re.compile(_STORAGE + r"read.*bytes.*")
 _WRITE = re.compile(_STORAGE + r"writ.*bytes.*")
@@ -63,6 +66,16 @@ def use_of(clean: Panel, gpus: tuple[str, ...]) -> NDArray[np.float64]:
     for row, factor in _uses(tuple(series.metric for series in clean.series)):
         if (gpu := clean.series[row].gpu) in place:
             out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row] * factor)
+    return out
+
+
+def watts_of(clean: Panel, gpus: tuple[str, ...]) -> NDArray[np.float64]:
+    """Power that each GPU draws in each cell, [G, T]; NaN where it is not told."""
+    place = {gpu: at for at, gpu in enumerate(gpus)}
+    out = np.full((len(gpus), len(clean.times)), np.nan)
+    for row in _of_name(_WATTS, tuple(series.metric for series in clean.series)):
+        if (gpu := clean.series[row].gpu) in place:
+            out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row])
     return out
 
 

@@ -24,6 +24,7 @@ CALCULATOR = "from_siblings"
 _LEAST = 3  # of two GPUs nobody can say which one is odd
 _QUARTER = 4  # of a window's samples at least a quarter
 _NEAR = 10.0  # percent of use
+_NEAR_WATTS = 0.2  # of the middle one's power: one that throttles by a tenth is still compared
 _STEP = "gpu_"
 
 
@@ -64,16 +65,17 @@ def distances(
     values: NDArray[np.float64],
     place: Iterable[int],
     use: NDArray[np.float64],
+    watts: NDArray[np.float64],
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
     settled: int,
 ) -> NDArray[np.float64]:
     """How far each place of a node is from the middle one, over the cells in which both do the same.
 
-    Where some GPUs work only those are compared whose use is near the middle one's, and only once they have worked
-    for a while: a session on one GPU of eight, or with a load of its own on each, says nothing of a GPU's health, and
-    one that has just begun is cold. The distance is the mean of a GPU's differences from the middle one, as a share of
-    the larger of the two; where the middle one is 0 there is no work to compare, and it is 0 too.
+    Where some GPUs work only those are compared whose use and power are near the middle one's, and only once they have
+    worked for a while: a session on one GPU of eight, or with a load of its own on each, says nothing of a GPU's
+    health, and one that has just begun is cold. The distance is the mean of a GPU's differences from the middle one, as
+    a share of the larger of the two; where the middle one is 0 there is no work to compare, and it is 0 too.
 
     Parameters
     ----------
@@ -81,8 +83,8 @@ def distances(
         [G, T] of one metric, a row for each GPU; NaN without a sample.
     place
         Number of each row's place.
-    use
-        [G, T] of `features.phase.use_of`.
+    use, watts
+        [G, T] of `features.phase.use_of`, and the power that each draws; NaN where it is not told.
     starts, stops
         [W] cells of each window.
     settled
@@ -96,32 +98,42 @@ def distances(
     """
     rows = np.array(list(place), dtype=np.int64)
     known = np.unique(rows)
-    held, busy = np.empty((len(known), values.shape[1])), np.empty((len(known), values.shape[1]))
+    held, busy, drawn = np.empty((3, len(known), values.shape[1]))
     for at, one in enumerate(known):
-        held[at], busy[at] = np.fmax.reduce(values[rows == one], axis=0), np.fmax.reduce(use[rows == one], axis=0)
+        for whole, part in ((held, values), (busy, use), (drawn, watts)):
+            whole[at] = np.fmax.reduce(part[rows == one], axis=0)
     out = np.full((len(known), len(starts)), np.nan)
-    _compare(held, busy, starts, stops, settled, out)
+    _compare(held, _alike(busy, drawn, settled), starts, stops, out)
     return out
 
 
 @compiled
-def _middle(some: NDArray[np.float64]) -> float:
-    some.sort()
-    return float(0.5 * (some[(len(some) - 1) // 2] + some[len(some) // 2]))
+def _middle(values: NDArray[np.float64], wanted: NDArray[np.bool_]) -> float:
+    """Median of the wanted values that are known; NaN where there are fewer than three."""
+    some = np.empty(len(values))
+    count = 0
+    for at in range(len(values)):
+        if wanted[at] and not np.isnan(values[at]):
+            some[count] = values[at]
+            count += 1
+    if count < _LEAST:
+        return float(np.nan)
+    ordered = some[:count]
+    ordered.sort()
+    return float(0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]))
 
 
 @compiled
-def _alike(busy: NDArray[np.float64], settled: int) -> NDArray[np.bool_]:
+def _alike(busy: NDArray[np.float64], drawn: NDArray[np.float64], settled: int) -> NDArray[np.bool_]:
     """Which places do the same in each cell, [P, T], by the use told in that cell and the ``settled`` before it.
 
-    One whose use is not told there counts as at rest.
+    One whose use is not told there counts as at rest; one whose power is not told is not judged by it.
     """
     places, cells = busy.shape
     out = np.zeros((places, cells), dtype=np.bool_)
     told, worked, rested = np.full((3, places), -settled)
-    some, use = np.empty(places), np.zeros(places)
+    use, works = np.zeros(places), np.zeros(places, dtype=np.bool_)
     for cell in range(cells):
-        count = 0
         for at in range(places):
             if not np.isnan(busy[at, cell]):
                 use[at], told[at] = busy[at, cell], cell
@@ -131,12 +143,13 @@ def _alike(busy: NDArray[np.float64], settled: int) -> NDArray[np.bool_]:
                     rested[at] = cell
             elif cell - told[at] >= settled:
                 use[at] = 0.0
-            if use[at] >= BUSY_FROM:
-                some[count] = use[at]
-                count += 1
-        usual = _middle(some[:count]) if count else 0.0
+            works[at] = use[at] >= BUSY_FROM
+        some = works.any()
+        usual, power = _middle(use, works), _middle(drawn[:, cell], works)
         for at in range(places):
-            near = abs(use[at] - usual) <= _NEAR if count else True
+            near = not some or (works[at] and abs(use[at] - usual) <= _NEAR)
+            if near and some and abs(drawn[at, cell] - power) > _NEAR_WATTS * power:
+                near = False
             out[at, cell] = near and cell - min(worked[at], rested[at]) >= settled
     return out
 
@@ -144,25 +157,16 @@ def _alike(busy: NDArray[np.float64], settled: int) -> NDArray[np.bool_]:
 @compiled
 def _compare(
     held: NDArray[np.float64],
-    busy: NDArray[np.float64],
+    same: NDArray[np.bool_],
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
-    settled: int,
     out: NDArray[np.float64],
 ) -> None:
     """Fill the distances [P, W] of values [P, T]; each window's sums are its own, whatever lies around it."""
     places, cells = held.shape
-    middle = np.full(cells, np.nan)
-    same = _alike(busy, settled)
-    some = np.empty(places)
+    middle = np.empty(cells)
     for cell in range(cells):
-        count = 0
-        for at in range(places):
-            if same[at, cell] and not np.isnan(held[at, cell]):
-                some[count] = held[at, cell]
-                count += 1
-        if count >= _LEAST:
-            middle[cell] = _middle(some[:count])
+        middle[cell] = _middle(held[:, cell], same[:, cell])
     for window in range(len(starts)):
         for at in range(places):
             samples, compared, away, own, theirs = 0, 0, 0.0, 0.0, 0.0

@@ -18,12 +18,17 @@ KNOWN = Roster(("GPU-a", "GPU-b", "GPU-c"), ("0000:4b:00", "0000:3b:00", "0000:1
 AT_WORK = 97.0
 
 
-def distance(*values: float, use: tuple[float, ...] | None = None, settled: int = 1) -> list[float]:
+WINDOW = np.array([0]), np.array([10])
+UNTOLD = np.full((3, 10), NAN)
+
+
+def distance(
+    *values: float, use: tuple[float, ...] | None = None, watts: tuple[float, ...] | None = None
+) -> list[float]:
     """Of GPUs that have one value each in all ten cells of a window."""
-    held = np.repeat(np.array(values)[:, None], 10, axis=1)
-    busy = np.repeat(np.array(use or [AT_WORK] * len(values))[:, None], 10, axis=1)
-    window = np.array([0]), np.array([10])
-    found = siblings.distances(held, range(len(values)), busy, *window, settled)
+    told = (values, use or (AT_WORK,) * len(values), watts or (NAN,) * len(values))
+    held, busy, drawn = (np.repeat(np.array(each)[:, None], 10, axis=1) for each in told)
+    found = siblings.distances(held, range(len(values)), busy, drawn, *WINDOW, 1)
     return [round(float(value), 3) for value in found[:, 0]]
 
 
@@ -62,6 +67,13 @@ def test_a_gpu_with_a_load_of_its_own_is_not_compared() -> None:
     assert np.isnan(distance(60, 60, 45, 60, use=(AT_WORK, AT_WORK, 70, AT_WORK))[2])
 
 
+def test_a_gpu_that_draws_far_less_power_does_other_work() -> None:
+    found = distance(60, 60, 45, 60, 63, watts=(300, 310, 120, 300, 270))
+    assert found[:2] == [0, 0]
+    assert np.isnan(found[2])
+    assert found[4] == pytest.approx(0.05, abs=0.01)
+
+
 def test_without_utilisation_all_are_compared() -> None:
     assert distance(50, 100, 100, use=(NAN, NAN, NAN)) == [-0.5, 0, 0]
 
@@ -72,14 +84,14 @@ def test_a_gpu_is_compared_only_once_it_has_worked_for_a_while(settled: int, exp
     use[2, :5] = 0.0  # begins in the window's middle, cold
     values = np.full((3, 10), 60.0)
     values[2, :7] = 40.0
-    found = siblings.distances(values, range(3), use, np.array([0]), np.array([10]), settled)
+    found = siblings.distances(values, range(3), use, UNTOLD, *WINDOW, settled)
     np.testing.assert_equal(found[2, 0], expected)
 
 
 def test_a_lost_scrape_of_utilisation_is_no_change_of_work() -> None:
     use = np.full((3, 10), AT_WORK)
     use[2, 5] = NAN
-    found = siblings.distances(np.full((3, 10), 60.0), range(3), use, np.array([0]), np.array([10]), 4)
+    found = siblings.distances(np.full((3, 10), 60.0), range(3), use, UNTOLD, *WINDOW, 4)
     assert found[:, 0].tolist() == [0, 0, 0]
 
 
