@@ -13,7 +13,9 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from glob import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -42,8 +44,21 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]  # numba's types have none
-        stamp = (self._cache_file._source_stamp, digest(function.__module__.rpartition(".")[0]))  # noqa: SLF001  # numba
-        self._cache_file._source_stamp = stamp  # noqa: SLF001  # has no public way
+        known = digest(function.__module__.rpartition(".")[0])
+        file = self._cache_file
+        file._source_stamp = (file._source_stamp, known)  # noqa: SLF001  # numba has no public way
+        # numba writes its index before the code: under one name for all versions another process would, in between,
+        # load the former version's code
+        self._former = file._data_name_pattern.format(number=0).removesuffix(".0.nbc")  # noqa: SLF001  # see above
+        self._own = f"{self._former}.{known.hex()[:12]}"
+        file._data_name_pattern = f"{self._own}.{{number:d}}.nbc"  # noqa: SLF001  # see above
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, and remove what other versions of the function left."""
+        super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # numba's types have none
+        for file in Path(self.cache_path).glob(f"{escape(self._former)}.*.nbc"):
+            if not file.name.startswith(f"{self._own}."):
+                file.unlink(missing_ok=True)
 
 
 def compiled(function: Kernel) -> Kernel:

@@ -63,6 +63,17 @@ def test_code_is_kept_for_the_next_run_and_stale_once_another_file_changed(tmp_p
     assert run(tmp_path) == "14"
 
 
+def test_a_new_version_of_the_code_has_a_file_of_its_own_and_the_former_ones_is_removed(tmp_path: Path) -> None:
+    """numba writes its index first: another process that starts in between must not find the former code there."""
+    package = copied(tmp_path)
+    run(tmp_path)
+    (before,) = (file.name for file in (tmp_path / "cache").rglob("*.nbc"))
+    (package / "inner.py").write_text(INNER.format(more=2))
+    run(tmp_path)
+    (after,) = (file.name for file in (tmp_path / "cache").rglob("*.nbc"))
+    assert before != after
+
+
 def test_code_of_another_floor_is_stale_once_it_changed_though_its_file_has_the_old_time_and_size(
     tmp_path: Path,
 ) -> None:
