@@ -181,10 +181,13 @@ def _from_siblings(
     use, watts = phase.use_of(tidy, gpus), phase.watts_of(tidy, gpus)
     titles: list[str] = []
     blocks = [np.empty((len(starts), 0))]
+    found: dict[tuple[int, ...], siblings.Peers] = {}  # nearly all metrics are of the same GPUs
     for metric, members in groups.items():
         where = [place[tidy.series[row].gpu] for row in members]
-        of = [number[tidy.series[row].gpu] for row in members]
-        blocks.append(siblings.distances(tidy.values[members], where, use[of], watts[of], starts, stops, settled).T)
+        of = tuple(number[tidy.series[row].gpu] for row in members)
+        if of not in found:
+            found[of] = siblings.peers(where, use[list(of)], watts[list(of)], settled)
+        blocks.append(siblings.distances(tidy.values[members], found[of], starts, stops).T)
         titles += [
             names.column(metric, siblings.step(one), calculator=siblings.CALCULATOR) for one in sorted(set(where))
         ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,34 +62,49 @@ def place_of(column: str) -> int:
     return int(split(column).steps[0].removeprefix(_STEP))
 
 
-def distances(
-    values: NDArray[np.float64],
-    place: Iterable[int],
-    use: NDArray[np.float64],
-    watts: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    stops: NDArray[np.int64],
-    settled: int,
-) -> NDArray[np.float64]:
-    """How far each place of a node is from the middle one, over the cells in which both do the same.
+class Peers(NamedTuple):
+    """The places [P] of some GPUs, ascending; each GPU's place [G]; which places do the same in each cell [P, T]."""
+
+    known: NDArray[np.int64]
+    place: NDArray[np.int64]
+    same: NDArray[np.bool_]
+
+
+def peers(place: Iterable[int], use: NDArray[np.float64], watts: NDArray[np.float64], settled: int) -> Peers:
+    """Which GPUs of a node can be compared, and when.
 
     Where some GPUs work only those are compared whose use and power are near the middle one's, and only once they have
     worked for a while: a session on one GPU of eight, or with a load of its own on each, says nothing of a GPU's
-    health, and one that has just begun is cold. The distance is the mean of a GPU's differences from the middle one, as
-    a share of the larger of the two; where the middle one is 0 there is no work to compare, and it is 0 too.
+    health, and one that has just begun is cold.
+
+    Parameters
+    ----------
+    place
+        Number of each GPU's place.
+    use, watts
+        [G, T] of `features.phase.use_of`, and the power that each draws; NaN where it is not told.
+    settled
+        Cells over which a GPU must have been at work, or at rest: its temperature follows within minutes.
+    """
+    rows = np.array(list(place), dtype=np.int64)
+    known = np.unique(rows)
+    return Peers(known, rows, _alike(_by_place(use, rows, known), _by_place(watts, rows, known), settled))
+
+
+def distances(
+    values: NDArray[np.float64], those: Peers, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How far each place of a node is from the middle one, over the cells in which both do the same.
+
+    The mean of a GPU's differences from the middle one, as a share of the larger of the two; where the middle one is 0
+    there is no work to compare, and the distance is 0 too.
 
     Parameters
     ----------
     values
         [G, T] of one metric, a row for each GPU; NaN without a sample.
-    place
-        Number of each row's place.
-    use, watts
-        [G, T] of `features.phase.use_of`, and the power that each draws; NaN where it is not told.
     starts, stops
         [W] cells of each window.
-    settled
-        Cells over which a GPU must have been at work, or at rest: its temperature follows within minutes.
 
     Returns
     -------
@@ -96,14 +112,16 @@ def distances(
         [P, W] in [-1, 1] for values of one sign, the places in ascending order; NaN where a place is compared in less
         than a quarter of its window's samples. In a cell at least three places are compared, or none.
     """
-    rows = np.array(list(place), dtype=np.int64)
-    known = np.unique(rows)
-    held, busy, drawn = np.empty((3, len(known), values.shape[1]))
+    out = np.full((len(those.known), len(starts)), np.nan)
+    _compare(_by_place(values, those.place, those.known), those.same, starts, stops, out)
+    return out
+
+
+def _by_place(values: NDArray[np.float64], place: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows of GPUs [G, T] as rows of their places [P, T]; of two GPUs that were in one place the one with a sample."""
+    out = np.empty((len(known), values.shape[1]))
     for at, one in enumerate(known):
-        for whole, part in ((held, values), (busy, use), (drawn, watts)):
-            whole[at] = np.fmax.reduce(part[rows == one], axis=0)
-    out = np.full((len(known), len(starts)), np.nan)
-    _compare(held, _alike(busy, drawn, settled), starts, stops, out)
+        out[at] = np.fmax.reduce(values[place == one], axis=0)
     return out
 
 

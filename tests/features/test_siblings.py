@@ -28,7 +28,7 @@ def distance(
     """Of GPUs that have one value each in all ten cells of a window."""
     told = (values, use or (AT_WORK,) * len(values), watts or (NAN,) * len(values))
     held, busy, drawn = (np.repeat(np.array(each)[:, None], 10, axis=1) for each in told)
-    found = siblings.distances(held, range(len(values)), busy, drawn, *WINDOW, 1)
+    found = siblings.distances(held, siblings.peers(range(len(values)), busy, drawn, 1), *WINDOW)
     return [round(float(value), 3) for value in found[:, 0]]
 
 
@@ -84,14 +84,14 @@ def test_a_gpu_is_compared_only_once_it_has_worked_for_a_while(settled: int, exp
     use[2, :5] = 0.0  # begins in the window's middle, cold
     values = np.full((3, 10), 60.0)
     values[2, :7] = 40.0
-    found = siblings.distances(values, range(3), use, UNTOLD, *WINDOW, settled)
+    found = siblings.distances(values, siblings.peers(range(3), use, UNTOLD, settled), *WINDOW)
     np.testing.assert_equal(found[2, 0], expected)
 
 
 def test_a_lost_scrape_of_utilisation_is_no_change_of_work() -> None:
     use = np.full((3, 10), AT_WORK)
     use[2, 5] = NAN
-    found = siblings.distances(np.full((3, 10), 60.0), range(3), use, UNTOLD, *WINDOW, 4)
+    found = siblings.distances(np.full((3, 10), 60.0), siblings.peers(range(3), use, UNTOLD, 4), *WINDOW)
     assert found[:, 0].tolist() == [0, 0, 0]
 
 
