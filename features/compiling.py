@@ -58,7 +58,8 @@ class _Cache(FunctionCache):
         super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # numba's types have none
         for file in Path(self.cache_path).glob(f"{escape(self._former)}.*.nbc"):
             if not file.name.startswith(f"{self._own}."):
-                file.unlink(missing_ok=True)
+                with suppress(OSError):  # another user's, or gone already
+                    file.unlink()
 
 
 def compiled(function: Kernel) -> Kernel:

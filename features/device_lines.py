@@ -25,7 +25,7 @@ CLASSES: dict[str, str] = {
     "bus": r"pcieport|pcie|\baer\b|iommu|dmar",
     "heat": r"thermal|throttl|temperature|\bfan\b|\bpsu\b|power supply|ipmi|\bbmc\b",
     # a kernel that waits
-    "waits": (r"hung task|blocked for more than|soft lockup|hard lockup|rcu.{0,20}stall|watchdog|not responding"),
+    "waits": r"hung task|blocked for more than|soft lockup|hard lockup|rcu.{0,20}stall|watchdog|not responding",
 }
 _COMPILED = tuple(re.compile(words, re.IGNORECASE) for words in CLASSES.values())
 NONE = -1

@@ -171,11 +171,16 @@ def quiet_rows(y: Any, count: int) -> NDArray[np.bool_]:
     """
     if y is None:
         return np.ones(count, dtype=bool)
-    label = np.asarray(pd.to_numeric(pd.Series(np.asarray(y).ravel()), errors="coerce"), dtype=np.float64)
+    label = as_numbers(y)
     if len(label) != count:
         raise ValueError(f"y has {len(label)} rows, X has {count}")
     quiet = label == 0
     return quiet if quiet.any() else np.ones(count, dtype=bool)
+
+
+def as_numbers(y: Any) -> Floats:
+    """Labels [n]; NaN where one is no number (a clustering's, say)."""
+    return np.asarray(pd.to_numeric(pd.Series(np.asarray(y).ravel()), errors="coerce"), dtype=np.float64)
 
 
 def halves(where: Place) -> NDArray[np.bool_]:

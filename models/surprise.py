@@ -6,12 +6,11 @@ from collections import Counter
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from features.families import Role, family, role
 from models.ranks import Ranks
-from models.scorers import Floats, Place, Reason, Scorer, place, quiet_rows, squash, strongest
+from models.scorers import Floats, Place, Reason, Scorer, as_numbers, place, quiet_rows, squash, strongest
 
 # What each role may spend of the false alarms, whatever the number of its metrics, before any failure is known. Error
 # counters and log lines of accelerators are what the field's tools page on, and XIDs are errors of accelerators; what
@@ -56,7 +55,7 @@ class Surprise(Scorer):
         self.ranks_ = Ranks.fit(values[quiet], place(_rows(X, quiet)))
         self.allowance_ = allowance(self.columns())
         self.most_ = np.array([_WORK_MOST if role(metric) == "work" else np.inf for metric in self.columns()])
-        warned = np.flatnonzero(_warned(y, len(values)))
+        warned = np.flatnonzero(as_numbers(y) == 1) if y is not None else np.zeros(0, dtype=np.int64)
         if len(warned):
             self.allowance_ = self._preceded(values[warned], place(_rows(X, warned)))
         return self
@@ -96,11 +95,3 @@ class Surprise(Scorer):
 
 def _rows(X: Any, wanted: NDArray[np.int64]) -> Any:
     return X.iloc[wanted] if hasattr(X, "iloc") else np.asarray(X)[wanted]
-
-
-def _warned(y: Any, count: int) -> NDArray[np.bool_]:
-    """Rows labelled as a warning; none where labels are of something else (a clustering's, say)."""
-    if y is None:
-        return np.zeros(count, dtype=bool)
-    label = np.asarray(pd.to_numeric(pd.Series(np.asarray(y).ravel()), errors="coerce"), dtype=np.float64)
-    return np.asarray(label == 1)
