@@ -107,9 +107,8 @@ def node_rows(
     for counter, calculators in ((False, settings.signals.gauge), (True, settings.signals.counter)):
         rows = np.flatnonzero(counts == counter).tolist()
         if rows and calculators:
-            titles, block = _signals(tidy, rows, starts, stops, calculators, step_ns=step_ns)
-            parts.append((titles, block))
-    settled = max(1, to_nanoseconds(settings.panel.staleness) // step_ns)  # what lies before a window is no longer
+            parts.append(_signals(tidy, rows, starts, stops, calculators, step_ns=step_ns))
+    settled = max(1, to_nanoseconds(settings.panel.staleness) // step_ns)  # all that is read before a window
     parts.append(_from_siblings(tidy, np.flatnonzero(~counts).tolist(), starts, stops, known, settled))
     titles = [title for part, _ in parts for title in part]
     values = np.concatenate([block for _, block in parts], axis=1)

@@ -61,21 +61,22 @@ def cells(clean: Panel) -> NDArray[np.int8]:
 
 def use_of(clean: Panel, gpus: tuple[str, ...]) -> NDArray[np.float64]:
     """Percent of each GPU in each cell, [G, T]; NaN where it is not told."""
-    place = {gpu: at for at, gpu in enumerate(gpus)}
-    out = np.full((len(gpus), len(clean.times)), np.nan)
-    for row, factor in _uses(tuple(series.metric for series in clean.series)):
-        if (gpu := clean.series[row].gpu) in place:
-            out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row] * factor)
-    return out
+    return _by_gpu(clean, gpus, _uses(tuple(series.metric for series in clean.series)))
 
 
 def watts_of(clean: Panel, gpus: tuple[str, ...]) -> NDArray[np.float64]:
     """Power that each GPU draws in each cell, [G, T]; NaN where it is not told."""
+    rows = _of_name(_WATTS, tuple(series.metric for series in clean.series))
+    return _by_gpu(clean, gpus, [(row, 1.0) for row in rows])
+
+
+def _by_gpu(clean: Panel, gpus: tuple[str, ...], rows: list[tuple[int, float]]) -> NDArray[np.float64]:
+    """Values of some series, each by its factor, by GPU [G, T]; of several of one GPU the largest."""
     place = {gpu: at for at, gpu in enumerate(gpus)}
     out = np.full((len(gpus), len(clean.times)), np.nan)
-    for row in _of_name(_WATTS, tuple(series.metric for series in clean.series)):
+    for row, factor in rows:
         if (gpu := clean.series[row].gpu) in place:
-            out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row])
+            out[place[gpu]] = np.fmax(out[place[gpu]], clean.values[row] * factor)
     return out
 
 
