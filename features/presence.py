@@ -1,8 +1,8 @@
 """What is missing: a GPU, an exporter, a node, some metrics; and values that stand still.
 
 A scrape or two is lost at random every hour, so absence is judged by runs: something is gone when it was there (in
-the window, in the ``staleness`` before it, or by the list of known GPUs) and is absent from all of the window's
-tail. Five kinds of absence are told apart: one GPU gone, its exporter down, the node down, some metrics gone from
+20 minutes or the longer window, in the ``staleness`` before, or by the list of known GPUs) and is absent from all of
+the tail. Five kinds of absence are told apart: one GPU gone, its exporter down, the node down, some metrics gone from
 one GPU only, some metrics gone altogether (an exporter's upgrade).
 """
 
@@ -21,7 +21,7 @@ from features.compiling import compiled
 from features.panel import step_of
 from features.settings import FeatureSettings, to_nanoseconds
 from features.tables import Panel
-from features.windows import as_ns
+from features.windows import as_ns, look
 
 # With 2 % of scrapes lost at random, four in a row happen to a GPU once in 6 million cells; two minutes is also
 # longer than an exporter's restart at the usual 30 s.
@@ -100,7 +100,7 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
     Parameters
     ----------
     raw
-        Values as exported; it should reach back a window and ``staleness`` before the first end.
+        Values as exported, from `features.windows.reach` before the first end on.
     """
     if not known.sends:
         return np.zeros((len(ends_ns), len(WHAT)), dtype=np.float32)
@@ -110,7 +110,7 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
     listed = [known.gpus.index(gpu) if gpu in known.gpus else -1 for gpu in ids]
     first = np.array([known.first[at] if at >= 0 else _NEVER for at in listed], dtype=np.int64)
     pci = [known.pci[at] if at >= 0 else "" for at in listed]
-    length, before = to_nanoseconds(settings.window.length), to_nanoseconds(settings.panel.staleness)
+    length, before = look(settings), to_nanoseconds(settings.panel.staleness)
     tail_ns = max(_TAIL_NS, _LEAST_TAIL * step)
     out = np.zeros((len(ends_ns), len(WHAT)), dtype=np.float32)
     for row, end in enumerate(ends_ns.tolist()):
@@ -272,7 +272,7 @@ def lost_gpu(raw: Panel, end_ns: int, settings: FeatureSettings, known: Roster) 
     """The GPU that is gone, or else was longest away, in the window that ends at ``end_ns``; "" when none was."""
     ids = sorted({series.gpu for series in raw.series if series.gpu} | set(known.gpus))
     sight = _look(raw, ids)
-    start, stop = np.searchsorted(raw.times, [end_ns - to_nanoseconds(settings.window.length), end_ns]).tolist()
+    start, stop = np.searchsorted(raw.times, [end_ns - look(settings), end_ns]).tolist()
     away = [(_longest(~row[start:stop]), not row[stop - 1 : stop].any()) for row in sight.gpu]
     worst = max(range(len(ids)), key=lambda at: (away[at][1], away[at][0]), default=-1)
     return ids[worst] if worst >= 0 and away[worst][0] >= _LEAST_TAIL else ""

@@ -54,8 +54,9 @@ class Settings(BaseModel):
 class WindowSettings(Settings):
     """Which windows exist."""
 
-    length: Duration = timedelta(minutes=20)
-    """How far a window reaches back from its end."""
+    length: Duration = timedelta(minutes=5)
+    """How far a window reaches back from its end. What lasts is told by several in a row (`models.persistence`):
+    windows that overlap spread a short sign over more of them, and make it fainter in each."""
     stride: Duration = timedelta(minutes=5)
     """A window's end is a multiple of it since 1970."""
 

@@ -13,8 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features.settings import FeatureSettings, WindowSettings, to_nanoseconds
-from features.tables import WINDOWS, conform
+from features.settings import FeatureSettings, WindowSettings, format_duration, to_nanoseconds
+from features.tables import WINDOWS, InputError, conform
+
+# A GPU at rest may well show the same values for five minutes, and at a scrape a minute five samples are too few
+_LEAST_LOOK_NS = 1_200_000_000_000
 
 
 def ends(start_ns: int, end_ns: int, settings: WindowSettings) -> NDArray[np.int64]:
@@ -24,9 +27,30 @@ def ends(start_ns: int, end_ns: int, settings: WindowSettings) -> NDArray[np.int
     return np.arange(first, end_ns + 1, stride, dtype=np.int64)
 
 
+def look(settings: FeatureSettings) -> int:
+    """How far before its end a row looks for what is gone or stands still, in nanoseconds: the window or longer."""
+    return max(to_nanoseconds(settings.window.length), _LEAST_LOOK_NS)
+
+
 def reach(settings: FeatureSettings) -> int:
-    """How far before its end a stateless row looks, in nanoseconds: the window, and staleness before it."""
-    return to_nanoseconds(settings.window.length) + to_nanoseconds(settings.panel.staleness)
+    """How far before its end a stateless row looks, in nanoseconds: see `look`, and staleness before it."""
+    return look(settings) + to_nanoseconds(settings.panel.staleness)
+
+
+def check(settings: WindowSettings, step_ns: int) -> None:
+    """Refuse windows that a grid of this step can't hold.
+
+    Raises
+    ------
+    InputError
+        A window is shorter than a cell, or windows would begin within one.
+    """
+    if to_nanoseconds(settings.length) < step_ns or to_nanoseconds(settings.stride) % step_ns:
+        raise InputError(
+            f"the store's cells are {step_ns / 1e9:g}s: windows of {format_duration(settings.length)} every "
+            f"{format_duration(settings.stride)} don't fit; give --window and --stride as multiples of a cell, or "
+            "ingest into a new store with a shorter --step"
+        )
 
 
 def latest_end(now_ns: int, settings: WindowSettings) -> int:

@@ -216,9 +216,17 @@ class HandRules(Scorer):
     Interrupts below half the cluster's median, running processes below 2 where the median is above 10, page-outs over
     four times the median, an NFS operation over 100 ms, eight row remaps in a day; the first and the fourth for ten
     minutes. The score is the share of the rules that hold, nearly: one rule is already 0.5.
+
+    Parameters
+    ----------
+    overlap
+        How many windows tell one increase: their length by their stride.
     """
 
     RULES = ("interrupts", "processes", "pageouts", "nfs", "remaps")
+
+    def __init__(self, *, overlap: float = 1.0) -> None:
+        self.overlap = overlap
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  # nothing is learned from y
         """Find the columns."""
@@ -239,8 +247,7 @@ class HandRules(Scorer):
         for column in (0, 3):
             held[:, column] = persist(held[:, column], where, 2) >= 1
         ordered = pd.Series(np.nan_to_num(columns[4])[where.order])
-        # Windows of 20 minutes every 5 tell an increase four times
-        day = ordered.groupby(where.node[where.order]).rolling(288, min_periods=1).sum().to_numpy() / 4
+        day = ordered.groupby(where.node[where.order]).rolling(288, min_periods=1).sum().to_numpy() / self.overlap
         held[where.order, 4] = day >= 8
         return held
 

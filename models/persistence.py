@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from models.score_kernels import owned, trailing
 from models.scorers import Place
 
-# Trailing spans of windows whose means count alike: a quarter of an hour is soon told, two hours are not a blip, and
-# what heals by itself mostly does so in between
-SPANS = (3, 6, 12, 24)
-# Of a window's surprise so much counts fully (one quiet window in ten thousand): a burst of a minute fills the
-# four windows that overlap it, and however strong it is it says less than what goes on for an hour
+# Trailing spans of windows whose means count alike: ten minutes are soon told, eighty are not a blip, and what heals
+# by itself mostly does so in between
+SPANS = (2, 4, 8, 16)
+# Of a window's surprise so much counts fully (one quiet window in ten thousand): however strong a burst of a minute
+# is, it says less than what goes on for an hour
 _MOST = 4.0
 _BEYOND = 0.1  # of what is beyond
 _HOUR = 12  # windows

@@ -33,7 +33,7 @@ Make = Callable[[], Scorer]
 
 BLOCKS = 4
 _EMBARGO = 80 * 60_000_000_000  # a window and an hour
-_OVERLAP = 4.0  # windows of 20 minutes every 5 minutes: four rows tell as much as one
+_OVERLAP = 4.0  # what is odd lasts: of windows every 5 minutes four tell as much as one
 _MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
 _AT_ONCE = 10_000  # rows at a time: a matrix of thousands of columns is not held whole

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import asdict, replace
+from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from features.settings import format_duration
 from features.tables import UsageError
 from pipelines import console
 from pipelines.commands.options import (
@@ -25,6 +28,7 @@ from pipelines.commands.options import (
 )
 
 log = logging.getLogger(__name__)
+_FEW_SAMPLES = 4  # in a window: of fewer neither a spread nor a slope says anything
 
 PRESETS = ("hardware", "paper", "all")
 _INPUT_KEYS = ("path", "format", "read", "ok", "rejected", "noted")
@@ -179,11 +183,11 @@ def ingest(
             node=node,
             progress=progress,
         )
-    warn(report)
+    warn(report, settings.features.window.length)
     typer.echo(console.to_json(report) if as_json else describe_ingest(report), nl=not as_json)
 
 
-def warn(report: dict[str, Any]) -> None:
+def warn(report: dict[str, Any], window: timedelta) -> None:
     """Say on stderr, one line each, what could not be used, and what the inputs' readers advise; the same once."""
     for error in report["errors"]:
         log.error("%s", error)
@@ -199,6 +203,15 @@ def warn(report: dict[str, Any]) -> None:
             "samples come every %g s and the store's cells are %g s, so most are empty; ingest into a new store with "
             "--step %gs",
             *(report[name] for name in ("scrape_seconds", "step_seconds", "scrape_seconds")),
+        )
+    held = window.total_seconds() / (report["scrape_seconds"] or 1.0)
+    if held < _FEW_SAMPLES:
+        log.warning(
+            "samples come every %g s, so a window of %s holds %d: give train --window %s",
+            report["scrape_seconds"],
+            format_duration(window),
+            held,
+            format_duration(window * ceil(_FEW_SAMPLES / held)),
         )
     if report["gaps"]:
         log.warning(

@@ -1,18 +1,19 @@
 """What a window's row says of the NFS client."""
 
 import math
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
 from features import matrix, peers, phase, presence
 from features.checkpoint_columns import COLUMNS, WHAT, columns, tells
-from features.settings import FeatureSettings
+from features.settings import FeatureSettings, WindowSettings
 from features.tables import Panel, Series
 
 STEP = 30_000_000_000
 CELLS = 50  # a window of 40 cells, and ten before it
-SETTINGS = FeatureSettings()
+SETTINGS = FeatureSettings(window=WindowSettings(length=timedelta(minutes=20)))
 END = np.array([CELLS * STEP])
 NFS = "node_mountstats_nfs_"
 

@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ NEVER = float(np.float32(np.log1p(7 * 86_400)))
 def told(
     end: str, failures: pd.DataFrame, events: pd.DataFrame, sessions: pd.DataFrame | None = None
 ) -> dict[str, float]:
-    rows = windows.at(["a"], [to_ns(end)], WindowSettings())
+    rows = windows.at(["a"], [to_ns(end)], WindowSettings(length=timedelta(minutes=20)))
     got = history.columns(rows, failures, events, sessions)
     return dict(zip(history.WHAT, got.iloc[0].astype(float).tolist(), strict=True))
 

@@ -1,4 +1,5 @@
 import warnings
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -7,10 +8,10 @@ from tsfresh import extract_features
 from tsfresh.feature_extraction.settings import from_columns
 
 from features import matrix, names, presence, windows
-from features.settings import FeatureSettings, SignalSettings
+from features.settings import FeatureSettings, SignalSettings, WindowSettings
 from features.tables import EVENTS, FAILURES, Panel, Series, to_time
 
-SETTINGS = FeatureSettings()
+SETTINGS = FeatureSettings(window=WindowSettings(length=timedelta(minutes=20)))
 STEP = 30_000_000_000
 CELLS = 50
 END = np.array([CELLS * STEP])

@@ -1,14 +1,16 @@
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
 from features import phase
-from features.settings import FeatureSettings
+from features.settings import FeatureSettings, WindowSettings
 from features.tables import Panel, Series
 
 NAN = float("nan")
 STEP = 30_000_000_000
+SETTINGS = FeatureSettings(window=WindowSettings(length=timedelta(minutes=20)))
 WRITES = Series("node_mountstats_nfs_total_write_bytes_total")
 READS = Series("node_mountstats_nfs_total_read_bytes_total")
 
@@ -21,7 +23,7 @@ def clean(use: Sequence[float], read: float = 0, written: list[float] | None = N
 
 
 def told(panel: Panel) -> dict[str, float]:
-    row = phase.columns(panel, np.array([len(panel.times) * STEP]), FeatureSettings())[0]
+    row = phase.columns(panel, np.array([len(panel.times) * STEP]), SETTINGS)[0]
     return dict(zip(phase.WHAT, row.tolist(), strict=True))
 
 

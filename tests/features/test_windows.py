@@ -1,10 +1,13 @@
 from datetime import timedelta
 
+import pytest
+
 from features import windows
-from features.settings import WindowSettings
-from features.tables import WINDOWS, check, to_ns
+from features.settings import FeatureSettings, WindowSettings
+from features.tables import WINDOWS, InputError, check, to_ns
 
 SETTINGS = WindowSettings(length=timedelta(minutes=20), stride=timedelta(minutes=5))
+MINUTE = 60_000_000_000
 
 
 def test_a_window_end_is_a_multiple_of_the_stride_and_the_whole_window_lies_within_the_span() -> None:
@@ -33,3 +36,16 @@ def test_the_newest_window_that_is_over_ends_at_the_last_stride_not_at_now() -> 
 def test_times_survive_the_way_to_nanoseconds_and_back() -> None:
     got = windows.make(["a"], 0, to_ns("1970-01-01T01:00:00Z"), SETTINGS)
     assert windows.as_times(windows.as_ns(got["end"])).equals(got["end"])
+
+
+@pytest.mark.parametrize(("length", "stride", "step"), [(5, 5, 10), (5, 7, 2)])
+def test_windows_that_a_stores_cells_cannot_hold_are_refused_with_the_cure(length: int, stride: int, step: int) -> None:
+    settings = WindowSettings(length=timedelta(minutes=length), stride=timedelta(minutes=stride))
+    with pytest.raises(InputError, match="--window"):
+        windows.check(settings, step * MINUTE)
+
+
+def test_rows_look_twenty_minutes_back_for_what_stands_still_even_if_their_windows_are_shorter() -> None:
+    short = FeatureSettings(window=WindowSettings(length=timedelta(minutes=5)))
+    long = FeatureSettings(window=WindowSettings(length=timedelta(minutes=30)))
+    assert [windows.look(one) // MINUTE for one in (short, long)] == [20, 30]

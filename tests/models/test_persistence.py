@@ -48,11 +48,11 @@ def test_run_length_counts_marked_windows_of_a_node_in_a_row() -> None:
     assert run_length(np.ones(9, dtype=bool), windows(*"a" * 9), most=6)[-1] == 6
 
 
-def test_what_lasts_two_hours_counts_fully_and_a_lone_window_for_the_mean_of_its_shares() -> None:
-    steady = lasting(np.full((24, 1), 3.0), windows(*"a" * 24))
-    lone = lasting(np.array([[0.0]] * 23 + [[3.0]]), windows(*"a" * 24))
+def test_what_lasts_eighty_minutes_counts_fully_and_a_lone_window_for_the_mean_of_its_shares() -> None:
+    steady = lasting(np.full((16, 1), 3.0), windows(*"a" * 16))
+    lone = lasting(np.array([[0.0]] * 15 + [[3.0]]), windows(*"a" * 16))
     assert steady[-1, 0] == pytest.approx(3)
-    assert lone[-1, 0] == pytest.approx(3 * (1 / 3 + 1 / 6 + 1 / 12 + 1 / 24) / 4)
+    assert lone[-1, 0] == pytest.approx(3 * (1 / 2 + 1 / 4 + 1 / 8 + 1 / 16) / 4)
 
 
 def test_a_burst_counts_for_little_more_the_stronger_it_is() -> None:

@@ -107,3 +107,14 @@ def test_a_grid_finer_than_the_scrapes_is_told_with_the_step_that_fits(
     (tmp_path / "m.csv").write_text("\n".join(["time,metric,instance,value", *rows]) + "\n")
     run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.csv", "--step", step)
     assert ("ingest into a new store with --step 60s" in capsys.readouterr().err) == told
+
+
+@pytest.mark.parametrize(("apart", "told"), [(1, False), (2, True), (5, True)])
+def test_windows_that_hold_few_samples_are_told_with_a_length_that_fits(
+    apart: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"2026-01-01T00:{minute:02}:00Z,up,n1,1" for minute in range(0, 60, apart)]
+    (tmp_path / "m.csv").write_text("\n".join(["time,metric,instance,value", *rows]) + "\n")
+    run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.csv", "--step", "60s")
+    fits = {2: "holds 2: give train --window 10m", 5: "holds 1: give train --window 20m"}
+    assert (fits.get(apart, "give train") in capsys.readouterr().err) == told

@@ -52,8 +52,8 @@ def test_a_time_between_two_ends_is_the_window_before_it(world: World, tmp_path:
 
 
 def test_backtest_says_what_the_job_said_window_by_window(world: World, tmp_path: Path) -> None:
-    first = pd.Timestamp("2026-01-02T00:15:00Z")
-    ends = pd.date_range(first + pd.Timedelta("20min"), first + pd.Timedelta("70min"), freq="5min")
+    first = pd.Timestamp("2026-01-01T23:15:00Z")
+    ends = pd.date_range(first + pd.Timedelta("5min"), first + pd.Timedelta("130min"), freq="5min")
     reports = [world.score(tmp_path, end) for end in ends]
     told = {alert["alert"]: alert for report in reports for alert in report["alerts"]}
     found = backtest(world.store, world.config, bundle_dir=world.bundle, start=first, end=ends[-1])
