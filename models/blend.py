@@ -23,44 +23,47 @@ class Blend(Scorer):
     Single models are unstable over time, and a failure that one model sees is rarely unseen by all the others. Which
     model leads is learned: the one that, so confirmed, puts most of the known warnings above all but a few quiet
     node-hours. On clusters whose failures repeat a learned model may lead; where each is new, what is merely odd does.
-    Without labels, and where none is clearly better, the first leads.
+    Without labels, and where none is clearly better, the first leads. How much another one confirms is learned as well:
+    its part is as much smaller as it alone catches less than the leader alone.
 
     Parameters
     ----------
     support
-        Weight of the mean of the others; 0 is the leader alone.
+        Weight of the mean of the others where they catch as much as the leader; 0 is the leader alone.
     """
 
     def __init__(self, *, support: float = 0.2) -> None:
         self.support = support
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose the leader."""
+        """Choose the leader, and how much the others confirm."""
         values = self.checked(X, fitting=True, weight=sample_weight)
-        self.lead_ = 0
+        self.parts_ = self._parts(np.ones(values.shape[1]), 0)
         if y is not None and values.shape[1] > 1:
             odd, where, label = _surprises(values), place(X), np.asarray(y, dtype=np.float64)
-            caught = [_caught(self._mixed(odd, lead), where, label) for lead in range(odd.shape[1])]
+            alone = np.array([_caught(one, where, label) for one in odd.T], dtype=np.float64)
+            if not alone.any():  # nothing is known of who sees what
+                return self
+            parts = [self._parts(alone, lead) for lead in range(odd.shape[1])]
+            caught = [_caught(odd @ part, where, label) for part in parts]
             best = int(np.argmax(caught))
-            self.lead_ = best if caught[best] > _CLEARLY * caught[0] else 0
+            self.parts_ = parts[best if caught[best] > _CLEARLY * caught[0] else 0]
         return self
 
-    def _mixed(self, odd: Floats, lead: int) -> Floats:
-        if odd.shape[1] == 1:
-            return odd[:, 0]
-        others: Floats = np.delete(odd, lead, axis=1).mean(axis=1)
-        return np.asarray((1 - self.support) * odd[:, lead] + self.support * others)
+    def _parts(self, caught: Floats, lead: int) -> Floats:
+        """What of the score each model gives, [K], when one leads, by what each catches alone."""
+        parts: Floats = np.minimum(caught / max(caught[lead], 1.0), 1.0) * self.support / max(len(caught) - 1, 1)
+        parts[lead] = 0.0
+        parts[lead] = 1 - parts.sum()
+        return parts
 
     def score(self, X: Any, y: Any = None) -> Floats:  # noqa: ARG002  # scikit-learn's signature
         """The confirmed score."""
-        return squash(self._mixed(_surprises(self.checked(X)), self.lead_))
+        return squash(_surprises(self.checked(X)) @ self.parts_)
 
     def explain(self, X: Any, most: int = 5) -> list[list[Reason]]:
         """Models by what they give to the score."""
-        odd = _surprises(self.checked(X))
-        given = odd * (self.support / max(odd.shape[1] - 1, 1))
-        given[:, self.lead_] = odd[:, self.lead_] * (1 - self.support)
-        return strongest(given, self.columns(), most)
+        return strongest(_surprises(self.checked(X)) * self.parts_, self.columns(), most)
 
 
 def _surprises(values: NDArray[Any]) -> Floats:
