@@ -361,7 +361,7 @@ def verdict(found: Mapping[str, Any], tried: int = 1, level: float = 0.05) -> tu
     p = min(1.0, found["p_permutation"] * tried)
     said = f"{found['before']} of {total} failures caught before; chance gives {found['before_by_chance']:.1f}"
     if total < 2:  # the threshold of a lone failure's fold was set without any failure
-        return "no signal", f"{total or 'no'} failure fell into the scored time; two are the least that can show one"
+        return "no signal", f"{total or 'no'} failure fell into the scored time; with fewer than two nothing is shown"
     if found["before"] == 0:
         return "no signal", "no failure was caught before it began"
     many = f" after looking at {tried} models" if tried > 1 else ""

@@ -20,7 +20,7 @@ Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-OVERLAP = 4.0  # what moves moves on: of windows every 5 minutes four rows tell as much as one
+OVERLAP = 4.0  # what is odd lasts: of windows every 5 minutes four rows tell as much as one
 RARE = 0.5  # a column whose commonest value holds at least this share of the rows moves rarely
 LEAST = 100  # rows of a state with fewer are judged by all states'
 _EVENTS = 5.0  # moves of a rare column after which a node's own size of them weighs as much as the fleet's

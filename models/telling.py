@@ -21,6 +21,7 @@ from models.baselines import read_by_rules
 from models.layout import CHANGING, Layout, read, states_of
 from models.oddness import Columns
 from models.persistence import lasting
+from models.rare_kernels import OVERLAP
 from models.scorers import Floats, Place, Scorer, place, quiet_rows
 from models.summaries import summarise, summary_columns
 from models.tails import Tails
@@ -32,8 +33,7 @@ MakeRows = Callable[[Rows], tuple[pd.DataFrame, Callable[[Rows], pd.DataFrame]]]
 Make = Callable[[], Scorer]
 
 BLOCKS = 4
-_EMBARGO = 80 * 60_000_000_000  # a window and an hour
-_OVERLAP = 4.0  # what is odd lasts: of windows every 5 minutes four tell as much as one
+_EMBARGO = 80 * 60_000_000_000  # an hour, and what a row looks back for what is gone
 _MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
 _AT_ONCE = 10_000  # rows at a time: a matrix of thousands of columns is not held whole
@@ -256,8 +256,8 @@ def apart(
     opinions = {name: np.zeros(len(where.node)) for name in make}
     whole = {name: how for name, how in make.items() if reads[name] == "X"}
     odd, which, kept, layout = _measured(rows, deal, where, whole, opinions)
-    every = Tails.fit(odd, quiet, overlap=_OVERLAP, logged=True)
-    apiece = [Tails.fit(odd, learn, overlap=_OVERLAP, logged=True) for learn, _ in deal]
+    every = Tails.fit(odd, quiet, overlap=OVERLAP, logged=True)
+    apiece = [Tails.fit(odd, learn, overlap=OVERLAP, logged=True) for learn, _ in deal]
     for tails, (_, tell) in zip(apiece, deal, strict=True):
         for low in range(0, len(tell), _AT_ONCE):  # in place: with a million windows such a table takes gigabytes
             some = tell[low : low + _AT_ONCE]
