@@ -75,13 +75,7 @@ def group(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | N
 def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | None = None) -> Grouped:
     """As `group`, with the events' places; `events` must be in time order."""
     events = with_user_kinds(events, settings)
-    target = np.array(
-        [
-            catalogue.is_target(None if pd.isna(code) else int(code), kind, settings, detail)
-            for code, kind, detail in zip(events["xid"], events["kind"], events["detail"], strict=True)
-        ],
-        dtype=bool,
-    )
+    target = targets(events, settings)
     if settings.given == "instead":  # onsets of XIDs that were given are failures still
         target &= (events["origin"] == "given").to_numpy()
     incident = np.full(len(events), -1, dtype=np.int64)
@@ -102,6 +96,16 @@ def assign(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | 
     place_of = {old: new for new, old in enumerate(order)}
     incident = np.array([place_of.get(int(number), -1) for number in incident], dtype=np.int64)
     return Grouped(_table([rows[index] for index in order]), incident, target)
+
+
+def targets(events: pd.DataFrame, settings: LabelSettings) -> NDArray[np.bool_]:
+    """Which events are of a failure by the preset and the user's overrides."""
+    columns = (events[name] for name in ("xid", "kind", "detail"))
+    found = [
+        catalogue.is_target(None if pd.isna(code) else int(code), kind, settings, detail)
+        for code, kind, detail in zip(*columns, strict=True)
+    ]
+    return np.array(found, dtype=bool)
 
 
 def with_user_kinds(events: pd.DataFrame, settings: LabelSettings) -> pd.DataFrame:
@@ -338,7 +342,9 @@ def _why(code: int | None, kind: str, settings: LabelSettings, *, is_it: bool, s
     if code is not None and code in settings.hardware:
         return "labels.hardware names it"
     if is_it:
-        return f"{preset} counts {kind} errors" if settings.preset != "paper" else f"{preset} names it"
+        gone = code in catalogue.NVLINK and not said and kind == "hardware"
+        counts = f"{preset} counts {kind} errors" if settings.preset != "paper" else f"{preset} names it"
+        return f"{preset} counts it when Fatal, and after it GPUs of the node went away" if gone else counts
     reasons = {
         "application": "it comes from a program or follows another error",
         "degradation": "it only degrades, and is a sign that features may use",

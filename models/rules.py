@@ -16,21 +16,20 @@ REASON = "rule.failure_began"
 
 
 def began(windows: pd.DataFrame, events: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
-    """Windows in whose last stride a hardware XID came or a GPU was lost on the node.
+    """Windows in whose last stride an XID that counts came or a GPU was lost on the node.
 
     Parameters
     ----------
     windows, events
-        `WINDOWS` and `EVENTS`; events of kind "hardware" count, whatever they were told by.
+        `WINDOWS`, and the `EVENTS` that count as a failure, whatever they were told by.
     stride_ns
         From one window to the next, in nanoseconds: each event marks one window.
     """
-    found = events[(events["kind"] == "hardware").to_numpy()]
     out = np.zeros(len(windows), dtype=bool)
-    if found.empty:
+    if events.empty:
         return out
     end = as_ns(windows["end"])
-    times = {str(name): np.sort(as_ns(rows["time"])) for name, rows in found.groupby("node")}
+    times = {str(name): np.sort(as_ns(rows["time"])) for name, rows in events.groupby("node")}
     for name, rows in windows.groupby("node", sort=False).indices.items():
         began_at = times.get(str(name))
         if began_at is not None:

@@ -44,7 +44,8 @@ def events(store: Store, config: Config, counts: Counter[str] | None = None) -> 
     """
     gpus = store.gpus()
     held: list[pd.DataFrame] = [_given_onsets(store.incidents(), gpus)]
-    for found in _by_node(store, gpus, Counter() if counts is None else counts):
+    within = to_nanoseconds(config.labels.recovery)
+    for found in _by_node(store, gpus, within, Counter() if counts is None else counts):
         held.append(found)
         if len(held) > _FOLD_EVERY:
             held = [_folded(held)]
@@ -69,6 +70,13 @@ def doubts(found: pd.DataFrame, counts: Counter[str]) -> list[str]:
         for reason, count in sorted(counts.items())
         if count
     ]
+    open_ = found[repair.unsettled(found)]
+    if len(open_):
+        codes = sorted({int(code) for code in open_["xid"]})
+        said.append(
+            f"NVLink errors that no line calls fatal, and after which no GPU of the node went away: {len(open_)} (XIDs "
+            f"{', '.join(map(str, codes))}); they count as no failure unless labels.hardware = {codes} is set"
+        )
     for node, seconds in clocks.apart(found).items():
         side = "after" if seconds > 0 else "before"
         said.append(
@@ -154,18 +162,22 @@ def _labels(config: Config, preset: str | None) -> LabelSettings:
     return config.labels if preset is None else config.labels.model_copy(update={"preset": preset})
 
 
-def _by_node(store: Store, gpus: pd.DataFrame, counts: Counter[str]) -> Iterator[pd.DataFrame]:
+def _by_node(store: Store, gpus: pd.DataFrame, within_ns: int, counts: Counter[str]) -> Iterator[pd.DataFrame]:
     for node in store.nodes():
         batches = (batch for day in store.log_days(node) for batch in store.log_batches(node, day))
-        yield xid.decode_pieces(batches, gpus, counts)
-        yield from _metric_events(store, node, gpus)
+        told = xid.decode_pieces(batches, gpus, counts)
+        codes, sight = _metric_events(store, node, gpus)
+        for table in (told, *codes):
+            yield table if sight is None else repair.settle(table, sight, within_ns)
+        if sight is not None:
+            yield absence.lost_gpus(sight, node, gpus)
 
 
-def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Events of the gauge, and of GPUs that vanish, of one node."""
+def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> tuple[list[pd.DataFrame], absence.Sight | None]:
+    """Events of one node's gauges, and which of its GPUs were there."""
     where = {gpu: pci for gpu, pci, host in zip(gpus["gpu"], gpus["pci"], gpus["node"], strict=True) if host == node}
     before = {gpu: code for (host, gpu), (_, code) in store.first_codes().items() if host == node}
-    sights = []
+    sights, found = [], []
     for day in store.days(node):
         panel = store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)
         taken = store.stamps(node, day, gauge.is_gauge)
@@ -173,11 +185,10 @@ def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> Iterator[pd.D
             # the sample's own time; a cell's start may lie before the error
             read = np.max([stamps for series, stamps in taken.items() if series.gpu == gpu], axis=0)
             times = np.where(read >= 0, read, panel.times)
-            yield gauge.from_gauge(times, codes, node, gpu, where.get(gpu, ""), before.get(gpu, np.nan))
+            found.append(gauge.from_gauge(times, codes, node, gpu, where.get(gpu, ""), before.get(gpu, np.nan)))
             before[gpu] = gauge.last_known(codes, before.get(gpu, np.nan))
         sights.append(absence.sight(panel))
-    if sights:
-        yield absence.lost_gpus(_trimmed(absence.join(sights)), node, gpus)
+    return found, _trimmed(absence.join(sights)) if sights else None
 
 
 def _trimmed(sight: absence.Sight) -> absence.Sight:

@@ -108,8 +108,8 @@ def witness(moment: Moment, frozen: Frozen) -> verdicts.Witness:
         return log_columns.top(table, window, frozen.templates, most=2)
 
     def begun(node: str, end: int) -> int | None:
-        events = moment.past.at(end).events
-        own = events[(events["node"] == node) & (events["kind"] == "hardware") & (events["time"] < to_time(end))]
+        events = moment.past.hard(end)
+        own = events[(events["node"] == node) & (events["time"] < to_time(end))]
         codes = own.sort_values("time")["xid"].dropna()
         return int(codes.iloc[-1]) if len(codes) else None
 

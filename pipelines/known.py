@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from features import catalogue, incidents, repair
+from features.settings import LabelSettings
 from features.tables import LOGS
 from features.windows import as_ns
 from models import rules
@@ -20,7 +22,9 @@ from pipelines.store import Store
 from pipelines.watch import Evidence, Watch, losses
 
 
-def began(store: Store, windows: pd.DataFrame, events: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
+def began(
+    store: Store, windows: pd.DataFrame, events: pd.DataFrame, labels: LabelSettings, stride_ns: int
+) -> NDArray[np.bool_]:
     """Windows at whose end a failure of the node became known, as `watch.Hindsight.began` tells it end by end.
 
     Reads one node's day at a time.
@@ -32,8 +36,11 @@ def began(store: Store, windows: pd.DataFrame, events: pd.DataFrame, stride_ns: 
     stride_ns
         From one window to the next, in nanoseconds.
     """
-    told = events[(events["origin"] != "absence").to_numpy()]
-    out = rules.began(windows, told, stride_ns)
+    hard = events[incidents.targets(events, labels)]
+    told = hard[(hard["origin"] != "absence").to_numpy()]
+    out = rules.began(windows, told.assign(time=repair.sure(told)), stride_ns)
+    if not catalogue.is_target(None, "hardware", labels):
+        return out
     ends = as_ns(windows["end"])
     for node, rows in windows.groupby("node", sort=False).indices.items():
         order = rows[np.argsort(ends[rows], kind="stable")]

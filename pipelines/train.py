@@ -139,7 +139,7 @@ def recall(store: Store, config: Config) -> History:
         horizon, gap = format_duration(config.labels.horizon), format_duration(config.labels.gap)
         raise UsageError(f"a horizon of {horizon} and a gap of {gap} leave no time for a warning; widen --horizon")
     events = failures.events(store, config)
-    found = failures.failures(store, config)
+    found = failures.grouped(events, store, config)
     _require_failures(store, found, events, config)
     log.info("%d failures; making features", len(found))
     past, exclude = Past(found, events, store.sessions()), config.features.exclude
@@ -150,7 +150,7 @@ def recall(store: Store, config: Config) -> History:
     counts: Counter[str] = Counter()
     lines = featurise.lines(store, config, matrix.windows, counts)
     log.info("%d windows of %d columns; log lines: %s", *matrix.X.shape, _counted(counts))
-    began = known.began(store, matrix.windows, events, to_nanoseconds(config.features.window.stride))
+    began = known.began(store, matrix.windows, events, config.labels, to_nanoseconds(config.features.window.stride))
     return History(store, found, events, matrix, lines, heard, began, exclude)
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from features import absence, gauge, incidents, xid
+from features import absence, gauge, incidents, repair, xid
 from features.absence import Sight
 from features.matrix import Past, cover
-from features.settings import LabelSettings
+from features.settings import LabelSettings, to_nanoseconds
 from features.tables import EVENTS, GPUS, Panel, conform
 from features.windows import as_ns
 from pipelines.live import Stamps
@@ -213,7 +213,7 @@ class Hindsight:
     def at(self, end_ns: int) -> Past:
         """Failures, events and sessions as known then; the very same object while nothing has changed."""
         if end_ns not in self._past:
-            events = self._watch.events(end_ns)
+            events = self._settled(end_ns)
             last = next(reversed(self._past.values()), None)
             if last is not None and last.events.equals(events) and not self._has_tickets():
                 self._past[end_ns] = last
@@ -221,6 +221,15 @@ class Hindsight:
                 found = incidents.group(events, self._labels, self._given(end_ns))
                 self._past[end_ns] = Past(found, events, self._sessions)
         return self._past[end_ns]
+
+    def _settled(self, end_ns: int) -> pd.DataFrame:
+        events, within = self._watch.events(end_ns), to_nanoseconds(self._labels.recovery)
+        parts = [
+            own if (sight := self._watch.sights.get(str(node))) is None
+            else repair.settle(own, _cut(sight, 0, end_ns), within)
+            for node, own in events.groupby("node", sort=False)
+        ]  # fmt: skip
+        return pd.concat(parts).loc[events.index] if parts else events
 
     def _has_tickets(self) -> bool:
         return self._tickets is not None and len(self._tickets) > 0
@@ -230,7 +239,7 @@ class Hindsight:
         return given if given is None else given[as_ns(given["start"]) < end_ns]
 
     def began(self, windows: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
-        """Windows at whose end a failure of the node became known: a hardware XID in the last stride, a lost GPU."""
+        """Windows at whose end a failure of the node became known: an XID in the last stride, or a lost GPU."""
         ends = as_ns(windows["end"])
         out = np.zeros(len(windows), dtype=bool)
         for end in np.unique(ends).tolist():
@@ -240,19 +249,22 @@ class Hindsight:
         return out
 
     def _news(self, end_ns: int, stride_ns: int) -> set[str]:
-        # what the user's own catalogue calls hardware is an alarm too, as it is a failure in training
-        events = incidents.with_user_kinds(self.at(end_ns).events, self._labels)
-        hard = events[(events["kind"] == "hardware").to_numpy()]
+        hard = self.hard(end_ns)
         if hard.empty:
             return set()
         lost = (hard["origin"] == "absence").to_numpy()
-        nodes = set(hard["node"][~lost & (as_ns(hard["time"]) >= end_ns - stride_ns)])
+        nodes = set(hard["node"][~lost & (as_ns(repair.sure(hard)) >= end_ns - stride_ns)])
         if lost.any():
-            before = self.at(end_ns - stride_ns).events
+            before = self.hard(end_ns - stride_ns)
             nodes |= {
                 node for node, _ in losses(hard[lost]) - losses(before[(before["origin"] == "absence").to_numpy()])
             }
         return nodes
+
+    def hard(self, end_ns: int) -> pd.DataFrame:
+        """The events of failures: what the user counts as one in training is an alarm, and nothing else is."""
+        events = incidents.with_user_kinds(self.at(end_ns).events, self._labels)
+        return events[incidents.targets(events, self._labels)]
 
 
 def losses(events: pd.DataFrame) -> Counter[tuple[str, str]]:

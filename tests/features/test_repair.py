@@ -1,10 +1,12 @@
-"""When a node was whole again."""
+"""When a node was whole again, and what its going away says of an error."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from features.absence import Sight
-from features.repair import repair
+from features.repair import repair, settle, sure, unsettled
+from features.tables import EVENTS, conform, to_time
 
 MINUTE = 60_000_000_000
 
@@ -50,3 +52,45 @@ def test_an_outage_long_after_the_failure_is_another_s() -> None:
 
 def test_a_node_without_gpus_before_its_failure_tells_nothing() -> None:
     assert came("." * 15 + "x" * 10) == (None, False)
+
+
+def nvlink(severity: str = "", kind: str = "unknown", xid: int = 149) -> pd.DataFrame:
+    """An NVLink error in minute 10."""
+    row = {
+        "node": "n1", "gpu": "GPU-0", "pci": "", "time": to_time(10 * MINUTE), "last": to_time(10 * MINUTE), "xid": xid,
+        "origin": "gauge", "severity": severity, "detail": "gauge changed from 0 to 149", "count": 1, "kind": kind,
+    }  # fmt: skip
+    return conform(pd.DataFrame([row]), EVENTS)
+
+
+def settled(marks: str, events: pd.DataFrame, within: int = 60) -> pd.DataFrame:
+    """The events when the node's only GPU was there as the marks say, one a minute."""
+    seen = np.array([[mark == "x" for mark in marks]])
+    times = np.arange(len(marks), dtype=np.int64) * MINUTE
+    return settle(events, Sight(times, ("GPU-0",), seen, np.zeros(len(marks), dtype=bool)), within * MINUTE)
+
+
+def test_an_nvlink_error_after_which_gpus_went_away_was_fatal() -> None:
+    found = settled("x" * 24 + "." * 10 + "x" * 6, nvlink())
+    assert found["kind"].item() == "hardware"
+    assert "away from 1970-01-01T00:24:00Z" in found["detail"].item()
+    assert sure(found).item() == to_time(26 * MINUTE), "two minutes on it is no lost scrape"
+    assert found["time"].item() == to_time(10 * MINUTE)
+
+
+@pytest.mark.parametrize("marks", ["x" * 40, "x" * 24 + "." + "x" * 20, "." * 10 + "x" * 30], ids=str)
+def test_an_nvlink_error_of_a_node_that_went_on_stays_open(marks: str) -> None:
+    found = settled(marks, nvlink())
+    assert found["kind"].item() == "unknown"
+    assert unsettled(found).all()
+
+
+def test_what_a_line_calls_fatal_or_not_is_left_alone() -> None:
+    marks = "x" * 24 + "." * 10 + "x" * 6
+    for said in (nvlink("Nonfatal", "degradation"), nvlink("Fatal", "hardware"), nvlink(xid=63, kind="degradation")):
+        assert settled(marks, said).equals(said)
+        assert sure(said).item() == to_time(10 * MINUTE)
+
+
+def test_a_node_that_goes_away_hours_later_says_nothing_of_the_error() -> None:
+    assert settled("x" * 80 + "." * 10, nvlink(), within=60)["kind"].item() == "unknown"

@@ -16,12 +16,11 @@ def events(*rows: tuple[str, str, str]) -> pd.DataFrame:
     return conform(frame, EVENTS)
 
 
-def test_each_hardware_event_marks_the_window_whose_last_stride_holds_it() -> None:
+def test_each_event_marks_the_window_whose_last_stride_holds_it() -> None:
     windows = windows_of(2, 1)
     found = events(
         ("node00", "2026-01-01T10:02", "hardware"),
         ("node00", "2026-01-01T11:00", "hardware"),  # on the edge: the window that ends at 11:00 does not hold it
-        ("node01", "2026-01-01T12:02", "application"),
         ("node77", "2026-01-01T12:02", "hardware"),
     )
     marked = windows[began(windows, found, STRIDE)]

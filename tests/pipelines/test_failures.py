@@ -245,3 +245,24 @@ def test_what_makes_the_events_doubtful_is_said(tmp_path: Path) -> None:
         "lines that speak of an XID and gave no event, as XID 0 is no error: 1",
         "lines that speak of an XID and gave no event, as they are cut or garbled: 1",
     ]
+
+
+@pytest.mark.parametrize(("away", "count"), [(True, 1), (False, 0)], ids=["node rebooted", "node went on"])
+def test_an_nvlink_error_on_the_gauge_alone_counts_when_the_node_went_away(
+    tmp_path: Path, away: bool, count: int
+) -> None:
+    codes = [0.0] * 41 + [149.0] * 39
+    back = T0 + (80 + 40 * away) * 15_000  # ten minutes later, or at once
+    metrics = series(GAUGE, codes) + series(GAUGE, [0.0] * 40, first=back)
+    store, config = stored(tmp_path, metrics)
+    table = found(store, config)
+    assert len(table) == count
+    counts: Counter[str] = Counter()
+    events = failures.events(store, config, counts)
+    doubts = failures.doubts(events, counts)
+    if away:
+        assert table["time"].item() == pd.Timestamp(T0 + 41 * 15_000, unit="ms", tz="UTC")
+        assert "GPUs of the node went away" in failures.explain(store, config)[0]["why"]
+        assert not doubts
+    else:
+        assert "labels.hardware = [149]" in doubts[0]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from features.settings import WindowSettings
+from features.settings import LabelSettings, WindowSettings
 from features.tables import LOGS, conform, to_time
 from features.windows import make
 from models import rules
@@ -43,7 +43,7 @@ def windows(store: Store) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def told(store: Store, windows: pd.DataFrame) -> np.ndarray:
-    return known.began(store, windows, failures.events(store, Config()), STRIDE)
+    return known.began(store, windows, failures.events(store, Config()), LabelSettings(), STRIDE)
 
 
 def test_training_is_told_what_the_backtest_is_told(store: Store, windows: pd.DataFrame, told: np.ndarray) -> None:
@@ -70,4 +70,4 @@ def test_hindsight_would_have_told_it_sooner(store: Store, windows: pd.DataFrame
 
 def test_a_node_that_the_store_does_not_hold_has_no_failure(store: Store, windows: pd.DataFrame) -> None:
     away = windows.assign(node="n9")
-    assert not known.began(store, away, failures.events(store, Config()), STRIDE).any()
+    assert not known.began(store, away, failures.events(store, Config()), LabelSettings(), STRIDE).any()

@@ -119,6 +119,33 @@ def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
     assert not Hindsight(seen, harmless, None, None).began(windows, STRIDE).any()
 
 
+def test_codes_that_the_user_counts_begin_a_failure_and_no_others() -> None:
+    seen = watch(xid_line("00:21"))
+    windows = pd.DataFrame([("n1", to_time(at("00:25")))], columns=["node", "end"])
+    assert not Hindsight(seen, LabelSettings(not_hardware=(79,)), None, None).began(windows, STRIDE).any()
+    degraded = xid_line("00:21").assign(message="NVRM: Xid (PCI:0000:1b:00): 94, pid=1, Contained: CE User Channel")
+    assert not Hindsight(watch(degraded), LabelSettings(), None, None).began(windows, STRIDE).any()
+    assert Hindsight(watch(degraded), LabelSettings(hardware=(94,)), None, None).began(windows, STRIDE).all()
+
+
+def test_an_nvlink_error_on_the_gauge_alone_is_known_once_the_node_has_gone() -> None:
+    seen = Watch("key", STEP, START, START, GPUS.empty())
+    times = START + np.arange(480) * STEP
+    values = np.ones((2, 480))
+    values[1] = np.where(times < at("00:21"), 0.0, 149.0)
+    values[:, (times >= at("00:31")) & (times < at("01:10"))] = np.nan
+    series = (Series("DCGM_FI_DEV_GPU_TEMP", "GPU-a"), Series("DCGM_FI_DEV_XID_ERRORS", "GPU-a"))
+    panel = Panel("n1", times, series, values)
+    seen.add(Evidence({"n1": panel}, {}, LOGS.empty(), START, int(times[-1]) + STEP), ["n1"])
+    past = Hindsight(seen, LabelSettings(), None, None)
+    ends = [at(f"00:{minute:02d}") for minute in range(20, 60, 5)]
+    windows = pd.DataFrame([("n1", to_time(end)) for end in ends], columns=["node", "end"])
+    began = windows["end"][past.began(windows, STRIDE)]
+    assert [f"{end:%H:%M}" for end in began] == ["00:35"]
+    assert past.at(at("00:35")).failures["time"].item() == to_time(at("00:21"))
+    assert past.at(at("00:30")).failures.empty
+
+
 def test_a_watch_that_saw_nothing_knows_nothing() -> None:
     seen = Watch("key", STEP, START, START, GPUS.empty())
     assert seen.events(END).equals(EVENTS.empty())
