@@ -90,6 +90,8 @@ _AT_WORK = re.compile(r"(power|board_limit|sync_boost|low_util|total_\w+)_violat
 _NEAR = frozenset({"ecc", "nvlink", "pcie", "thermal", "power", "clocks"})
 _NEAR_LINES = frozenset(f"logs.device_{name}" for name in ("gpu", "bus", "memory"))
 _WAIT = re.compile(r"latency|duration|(queue|response|request)_time|_wait", re.IGNORECASE)
+# How wide or fast a link was agreed to be: that falls when its contacts go bad
+_LINK = re.compile(r"link_?(width|gen|speed)|_lanes|speed_bytes|infiniband_rate", re.IGNORECASE)
 # What no class of device is named in may be anything, as a metric whose name says nothing
 _TELLING_LINES = frozenset(f"logs.{what}" for what in ("burst_max", "unknown", "node_new", "rarity_max"))
 
@@ -118,7 +120,8 @@ def role(metric: str) -> Role:
         return "fault" if known in _NEAR else "host"
     if _AT_WORK.search(name):
         return "work"
-    return "condition" if known in {"thermal", "power", "clocks", "other"} or _WAIT.search(name) else "work"
+    telling = known in {"thermal", "power", "clocks", "other"} or _WAIT.search(name) or _LINK.search(name)
+    return "condition" if telling else "work"
 
 
 _LEVELS = frozenset({"mean", "median", "maximum", "minimum", "quantile", "value", "from_siblings", "sum_values"})
@@ -151,7 +154,8 @@ def harm(metric: str, step: str, calculator: str) -> int:
         return 1
     if kind != "condition" or calculator.partition("__")[0] not in _LEVELS:
         return 0
-    hot, slow = bool(_HOT.search(name)), family(metric) == "clocks" and not _LIMIT.search(name)
+    hot = bool(_HOT.search(name))
+    slow = bool(_LINK.search(name)) or (family(metric) == "clocks" and not _LIMIT.search(name))
     if step == _SPREAD:
         return 1 if hot or slow else 0
     if slow:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from features import catalogue
 from features.absence import Sight
+from features.incidents import ECHO_NS
 from features.tables import EVENTS, conform, to_time
 from features.windows import as_ns
 
@@ -58,7 +59,7 @@ def settle(events: pd.DataFrame, sight: Sight, within_ns: int) -> pd.DataFrame:
     Parameters
     ----------
     events
-        Frame of `EVENTS`, of the node that is seen.
+        Frame of `EVENTS`: all of the node that is seen, so that what a line says goes before.
     """
     open_ = np.flatnonzero(unsettled(events))
     if not len(open_) or not sight.seen.any():
@@ -83,7 +84,17 @@ def sure(events: pd.DataFrame) -> pd.Series:
 
 def unsettled(events: pd.DataFrame) -> NDArray[np.bool_]:
     """NVLink errors of which neither a line nor the node's GPUs say whether they were fatal."""
-    return np.asarray(_unsaid(events) & (events["kind"] == "unknown").to_numpy())
+    return np.asarray(_unsaid(events) & (events["kind"] == "unknown").to_numpy() & ~_echoes(events))
+
+
+def _echoes(events: pd.DataFrame) -> NDArray[np.bool_]:
+    """Events beside which a line says of the same code whether it was fatal."""
+    said = events[(events["origin"] == "log") & (events["severity"] != "")]
+    out = np.zeros(len(events), dtype=bool)
+    codes, times = events["xid"].fillna(-1).to_numpy(dtype=np.int64), as_ns(events["time"])
+    for code, first, last in zip(said["xid"], as_ns(said["time"]), as_ns(said["last"]), strict=True):
+        out |= (codes == code) & (times >= first - ECHO_NS) & (times <= last + ECHO_NS)
+    return out
 
 
 def _unsaid(events: pd.DataFrame) -> NDArray[np.bool_]:

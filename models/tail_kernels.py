@@ -48,21 +48,17 @@ def tail(found: Doubles, overlap: float, knots: Doubles, levels: Doubles) -> flo
     for at in range(count - above, count):
         grown += log((1 + found[at]) / (1 + last))
     shape = (grown / overlap + PRIOR_SHAPE * PRIOR_ROWS) / (above / overlap + PRIOR_ROWS)
-    pad = KNOTS - held
-    step = 0.0
+    pad = KNOTS - held - 1
     # The share at or above each knot: ties count wholly, so the most common value is never odd
-    if above * 4 < BEYOND:  # values above the last knot are rarer than it says: so few lie there
-        step = 1e-6 * (1 + abs(last))
-        pad -= 1
     for at in range(pad):
         knots[at], levels[at] = kept[0] - 1.0, 0.0
     for at in range(held):
         share = (count - np.searchsorted(found, kept[at], side="left")) / count
         knots[pad + at], levels[pad + at] = kept[at], -log10(max(share, 1 / (effective + 1)))
-    if step > 0:
-        rarer = (above / overlap + 1) / (effective + 1)
-        knots[KNOTS - 1] = last + step
-        levels[KNOTS - 1] = max(-log10(rarer), levels[KNOTS - 2])
+    # Where many rows share the last knot, values above it are far rarer than the knot's own share says
+    rarer = (above / overlap + 1) / (effective + 1)
+    knots[KNOTS - 1] = last + 1e-6 * (1 + abs(last))
+    levels[KNOTS - 1] = max(-log10(rarer), levels[KNOTS - 2])
     return float(max(shape, LEAST_SHAPE))
 
 

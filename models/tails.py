@@ -120,10 +120,9 @@ def _fit_one(values: NDArray[Any], overlap: float, logged: bool) -> tuple[Floats
     shape = (excess.sum() / overlap + prior * PRIOR_ROWS) / (len(above) / overlap + PRIOR_ROWS)
     shape = max(shape, 1.0) if logged else shape
     share = np.maximum(share, 1 / (effective + 1))
-    if len(above) * 4 < BEYOND:  # values above the last knot are rarer than it says: so few lie there
-        rarer = (len(above) / overlap + 1) / (effective + 1)
-        step = 1e-6 * (1 + abs(knots[-1]))
-        knots, share = np.r_[knots, knots[-1] + step], np.r_[share, min(rarer, share[-1])]
+    # Where many rows share the last knot, values above it are far rarer than the knot's own share says
+    rarer = (len(above) / overlap + 1) / (effective + 1)
+    knots, share = np.r_[knots, knots[-1] + 1e-6 * (1 + abs(knots[-1]))], np.r_[share, min(rarer, share[-1])]
     pad = size - len(knots)
     knots = np.r_[np.full(pad, knots[0] - 1.0), knots] if pad else knots
     levels = np.r_[np.zeros(pad), -np.log10(share)]

@@ -177,7 +177,7 @@ class Teller:
             told = apart(of_matrix(X), place(X), quiet, made, reading)
         rows = np.flatnonzero(quiet)
         names = [str(name) for name in X.columns]
-        columns = _columns(X, rows, read(names))
+        columns = _columns(X, _heard(X, rows, read(names)), read(names))
         teller = cls(names, columns, told.tails, {}, reading)
         for name, how in made.items():
             seen = X if reading[name] == "X" else getattr(told.signs, reading[name])
@@ -256,8 +256,9 @@ def apart(
     opinions = {name: np.zeros(len(where.node)) for name in make}
     whole = {name: how for name, how in make.items() if reads[name] == "X"}
     odd, which, kept, layout = _measured(rows, deal, where, whole, opinions)
-    every = Tails.fit(odd, quiet, overlap=OVERLAP, logged=True)
-    apiece = [Tails.fit(odd, learn, overlap=OVERLAP, logged=True) for learn, _ in deal]
+    heard = ~unheard(kept)
+    every = Tails.fit(odd, quiet & heard, overlap=OVERLAP, logged=True)
+    apiece = [Tails.fit(odd, learn[heard[learn]], overlap=OVERLAP, logged=True) for learn, _ in deal]
     for tails, (_, tell) in zip(apiece, deal, strict=True):
         for low in range(0, len(tell), _AT_ONCE):  # in place: with a million windows such a table takes gigabytes
             some = tell[low : low + _AT_ONCE]
@@ -285,7 +286,7 @@ def _measured(
     for learn, tell in deal:
         known, ask = rows(learn)
         layout = read([str(name) for name in known.columns])
-        columns = _columns(known, np.arange(len(known)), layout)
+        columns = _columns(known, _heard(known, np.arange(len(known)), layout), layout)
         models = {name: how().fit(known.iloc[_thin(np.arange(len(known)), _MOST_ROWS)]) for name, how in make.items()}
         del known
         for some in _portions(tell, where):
@@ -344,6 +345,15 @@ def unheard(plain: pd.DataFrame) -> NDArray[np.bool_]:
         return np.asarray(status(plain) != "ok") | (plain[LOST_GPUS].to_numpy() > 0)
     except KeyError:  # a matrix without presence columns
         return np.zeros(len(plain), dtype=bool)
+
+
+def _heard(X: pd.DataFrame, rows: Rows, layout: Layout) -> Rows:
+    """Of rows those whose surprises count at all: what a node shows on its way down is no measure for one that works.
+
+    A scrape that fails lasts as long as its timeout: among such values a slow one is nothing.
+    """
+    heard = rows[~unheard(_kept(X, layout))[rows]]
+    return heard if len(heard) > 1 else rows
 
 
 def joined(

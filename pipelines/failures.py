@@ -167,8 +167,8 @@ def _by_node(store: Store, gpus: pd.DataFrame, within_ns: int, counts: Counter[s
         batches = (batch for day in store.log_days(node) for batch in store.log_batches(node, day))
         told = xid.decode_pieces(batches, gpus, counts)
         codes, sight = _metric_events(store, node, gpus)
-        for table in (told, *codes):
-            yield table if sight is None else repair.settle(table, sight, within_ns)
+        found = pd.concat([told, *codes], ignore_index=True) if codes else told
+        yield found if sight is None else repair.settle(found, sight, within_ns)
         if sight is not None:
             yield absence.lost_gpus(sight, node, gpus)
 

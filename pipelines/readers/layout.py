@@ -33,6 +33,8 @@ _NODE_GPU = re.compile(r"^(.+)-(\d{1,2})$")
 _MOMENT = re.compile(r"(?:9|1\d|2\d)\d{8}(?:\d{3}){0,3}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}")
 _METRIC = re.compile(r"[a-zA-Z_:][\w:]{1,200}")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F]")
+# How pandas writes the number of a row: as a label each row would be a series of its own
+_ROW_NUMBER = re.compile(r"|unnamed: ?\d{1,4}|__index_level_\d{1,4}__")
 _MOST_COMBINATIONS = 1 << 62
 # AcmeTrace names DCGM's fields without their prefixes
 _PROFILING = re.compile(r"^(GR_ENGINE|SM|PIPE_\w+|DRAM)_(ACTIVE|OCCUPANCY)$|^(PCIE|NVLINK)_[TR]X_BYTES$")
@@ -78,14 +80,14 @@ def find(names: list[str], context: ReadContext, time: int = -1) -> Layout | Non
         return None
     metric = next((low.index(name) for name in _METRICS if name in low), -1)
     value = next((low.index(name) for name in _VALUES if name in low), -1)
-    rest = [place for place in range(len(names)) if place != time]
+    rest = [place for place in range(len(names)) if place != time and not _ROW_NUMBER.fullmatch(low[place])]
     if metric >= 0 and value >= 0:
         labels = {place: names[place].strip() for place in rest if place not in {metric, value}}
         return Layout("long", time, metric, value, labels)
     if names[time].strip() == "Time" and all(_NODE_GPU.match(names[place]) for place in rest):
         return Layout("node-gpu", time, metrics={place: _acme(names[place], context.stem) for place in rest})
     labels = {place: names[place].strip() for place in rest if names[place].strip() in context.label_names}
-    metrics = {place: {"__name__": names[place].strip()} for place in rest if place not in labels and low[place]}
+    metrics = {place: {"__name__": names[place].strip()} for place in rest if place not in labels}
     return Layout("wide", time, labels=labels, metrics=metrics) if metrics else None
 
 

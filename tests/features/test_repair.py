@@ -94,3 +94,11 @@ def test_what_a_line_calls_fatal_or_not_is_left_alone() -> None:
 
 def test_a_node_that_goes_away_hours_later_says_nothing_of_the_error() -> None:
     assert settled("x" * 80 + "." * 10, nvlink(), within=60)["kind"].item() == "unknown"
+
+
+def test_what_a_line_says_goes_before_what_came_of_the_node() -> None:
+    marks = "x" * 24 + "." * 10 + "x" * 6
+    line = nvlink("Nonfatal", "degradation").assign(origin="log")
+    found = settled(marks, conform(pd.concat([line, nvlink()]), EVENTS))
+    assert found["kind"].tolist() == ["degradation", "unknown"]
+    assert found["last"].tolist() == [to_time(10 * MINUTE)] * 2

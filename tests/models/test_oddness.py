@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from features import presence
 from models.layout import CHANGING, IDLE, PARTLY, STEADY, read, states_of
 from models.oddness import Columns
 from models.scorers import place
@@ -14,6 +15,7 @@ from models.telling import Teller, by_nodes
 from tests.models.planted import failures_at, matrix_of, windows_of
 
 WINDOWS = windows_of(6, 6)
+RANDOM = np.random.default_rng(0)
 QUIET = matrix_of(WINDOWS, failures_at(), metrics=6)
 FITTED, TOLD = Teller.fit(QUIET)
 
@@ -46,6 +48,23 @@ def test_odd_against_both_is_odd() -> None:
 
 def test_a_column_without_peers_is_judged_by_its_past() -> None:
     assert oddness(changed(**{"logs.unknown__value": 9}), "logs.unknown") > 2
+
+
+def with_timeouts(down: bool) -> pd.DataFrame:
+    """The quiet rows, in which one in fifty holds a timeout of ten seconds, while its node is down or not."""
+    rows = QUIET.assign(**dict.fromkeys(presence.COLUMNS, 0.0), scrape_duration_seconds__mean=RANDOM.random(len(QUIET)))
+    at = np.arange(len(rows)) % 50 == 0
+    rows.loc[at, "scrape_duration_seconds__mean"] = 10.0
+    rows.loc[at, presence.COLUMNS[2]] = float(down)
+    return rows
+
+
+@pytest.mark.parametrize(("down", "odd"), [(True, True), (False, False)], ids=["down", "up"])
+def test_what_a_node_shows_while_it_is_down_is_no_measure_for_one_that_works(down: bool, odd: bool) -> None:
+    rows = with_timeouts(down)
+    slow = rows.loc[["node01"]].iloc[1:40].assign(scrape_duration_seconds__mean=5.0, **{presence.COLUMNS[2]: 0.0})
+    found = Teller.fit(rows)[0].signs(slow).metrics["scrape_duration_seconds"]
+    assert (found.mean() > 2.5) == odd
 
 
 def test_a_node_that_always_chatters_must_chatter_more() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.tail_kernels import MOST
+from models.tail_kernels import KNOTS, MOST, surprise, tail
 from models.tails import Tails
 
 RANDOM = np.random.default_rng(0)
@@ -37,6 +37,19 @@ def test_the_commonest_value_is_no_surprise() -> None:
 def test_a_value_that_was_never_seen_is_as_rare_as_the_rows_can_say() -> None:
     never = Tails.fit(np.zeros((1000, 1)), overlap=4.0)
     assert never.one(np.array([0.001]))[0] == pytest.approx(np.log10(251), abs=0.02)
+
+
+@pytest.mark.parametrize("few", [2, 10, 30])
+def test_what_few_rows_showed_is_as_rare_as_those_few(few: int) -> None:
+    moved = np.r_[np.zeros(40_000 - few), np.full(few, 8.0)]
+    rare = -np.log10((few / 4 + 1) / 10_001)
+    for logged in (True, False):
+        assert Tails.fit(moved[:, None], overlap=4.0, logged=logged).one(np.array([0.0, 0.1])) == pytest.approx(
+            [0.0, rare], abs=0.2
+        )
+    knots, levels = np.empty(KNOTS), np.empty(KNOTS)
+    shape = tail(moved, 4.0, knots, levels)
+    assert surprise(0.1, knots, levels, shape) == pytest.approx(rare, abs=0.2)
 
 
 def test_missing_is_no_surprise_and_infinite_the_largest() -> None:

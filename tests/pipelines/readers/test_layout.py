@@ -39,6 +39,14 @@ def test_rows_of_several_series_in_any_order_are_each_put_to_their_own() -> None
     ]
 
 
+@pytest.mark.parametrize("name", ["__index_level_0__", "Unnamed: 0", ""])
+def test_the_number_of_a_row_is_no_label(name: str) -> None:
+    assert series([1, 2], **{name: pa.array([0, 1])}) == [({}, [1, 2])]
+    wide = layout.find([name, "time", "m"], ReadContext())
+    assert wide is not None
+    assert wide.metrics == {2: {"__name__": "m"}}
+
+
 @pytest.mark.parametrize(
     "column",
     [
