@@ -129,6 +129,8 @@ def _losses(
         first = _sure(times, others, alone, right)
         if first < 0:
             continue
+        while (earlier := alone[(alone < first) & (times[alone] >= times[first] - LEAST_NS // 2)]).size:
+            first = int(earlier[0])  # a scrape that failed in between took nothing back
         # Gone for minutes before its siblings went down with the node, and not back with them: it went first
         before = int((alone < first).sum())
         led = before > 0 and times[alone[before - 1]] - times[alone[0]] >= LEAD_NS

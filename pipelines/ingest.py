@@ -170,14 +170,18 @@ class _Report:
 
 
 def _cadence(store: Store) -> float | None:
-    """Usual seconds from one cell with a sample to the next, on a day in the middle of a node's; None without any."""
+    """Usual seconds from one sample of a series to the next, on a day in the middle of a node's; None without any.
+
+    By series: a node's exporters are scraped one after another, so that all of them together fill every cell.
+    """
     for node in store.nodes():
         days = store.days(node)
         if days:
             low = days[len(days) // 2] * DAY_NS
-            filled = np.flatnonzero(~np.isnan(store.panel(node, low, low + DAY_NS).values).all(axis=0))
-            if len(filled) > 1:
-                return float(np.median(np.diff(filled))) * store.step_ns / 1e9
+            held = [np.flatnonzero(~np.isnan(row)) for row in store.panel(node, low, low + DAY_NS).values]
+            apart = [np.median(np.diff(cells)) for cells in held if len(cells) > 1]
+            if apart:
+                return float(np.median(apart)) * store.step_ns / 1e9
     return None
 
 

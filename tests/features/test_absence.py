@@ -28,6 +28,10 @@ def test_a_gpu_that_ends_while_its_sibling_goes_on_is_lost_then() -> None:
     assert lost("*_", "**") == [("GPU-0", 30)]
 
 
+def test_a_scrape_that_fails_right_after_does_not_date_the_loss_later() -> None:
+    assert lost("*" + "." * 12, "*x.xxxxxxxxxx") == [("GPU-0", 30)]
+
+
 def test_a_dead_exporter_loses_no_gpu() -> None:
     assert lost("*_*", "*_*") == []
 

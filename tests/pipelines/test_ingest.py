@@ -335,6 +335,11 @@ def test_a_run_killed_by_the_system_is_completed_by_the_next(tmp_path: Path, see
     assert Store.open(store).digest() == Store.open(tmp_path / "whole").digest()
 
 
+def test_exporters_scraped_one_after_another_are_not_taken_for_one_scraped_twice_as_often(tmp_path: Path) -> None:
+    minutes = line([1.0] * 20, step=60_000) + line([1.0] * 20, first=T0 + 30_000, step=60_000, __name__="b")
+    assert ingest(tmp_path / "s", CONFIG, metrics=[put(tmp_path / "m", minutes)])["scrape_seconds"] == 60.0
+
+
 def test_another_step_gives_another_grid(tmp_path: Path) -> None:
     ingest(tmp_path / "s", CONFIG, metrics=[put(tmp_path / "m", line([1, 2]))], step=timedelta(seconds=15))
     assert Store.open(tmp_path / "s").panel("n1", T0 * NS, (T0 + 30_000) * NS).values.tolist() == [[1, 2]]
