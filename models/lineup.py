@@ -66,9 +66,9 @@ BLENDED = ("surprise", "pu", "lightgbm")
 # made from three quarters of them, are on scales of their own
 _ANEW = frozenset({"surprise"})
 NAMES = ("blend", *_SCORERS)
-# Windows of a node that a score depends on, the last its own: signs look back 15, the odd one out less, and
+# Windows of a node that a score depends on, the last its own: signs look back 23, the odd one out less, and
 # persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
-LOOK_BACK = 18
+LOOK_BACK = 26
 
 
 def scorer(name: str, settings: ModelSettings) -> Scorer:

@@ -14,6 +14,9 @@ from models.scorers import Place
 # Trailing spans of windows whose means count alike: ten minutes are soon told, eighty are not a blip, and what heals
 # by itself mostly does so in between
 SPANS = (2, 4, 8, 16)
+# Signs that heal by themselves rarely last two hours: of the mean over these windows half of what is beyond a surprise
+# of 2 counts again. As one more span it would take a fifth from signs of a quarter of an hour
+_LONG, _LEVEL, _AGAIN = 24, 2.0, 0.5
 # Of a window's surprise so much counts fully (one quiet window in ten thousand): however strong a burst of a minute
 # is, it says less than what goes on for an hour
 _MOST = 4.0
@@ -48,6 +51,8 @@ def persist(surprise: NDArray[Any], where: Place, windows: int) -> NDArray[Any]:
 def lasting(surprise: NDArray[Any], where: Place, mute: NDArray[np.bool_] | None = None) -> NDArray[Any]:
     """What of a node's surprises lasts: the mean of the means of its last windows over `SPANS`, column by column.
 
+    What goes on for two hours counts more.
+
     A window that is not there counts as no surprise, one that is very odd as little more than one of `_MOST`. Rows may
     stand in any order; they come back in theirs.
 
@@ -60,12 +65,13 @@ def lasting(surprise: NDArray[Any], where: Place, mute: NDArray[np.bool_] | None
     """
     values = np.asarray(surprise)
     node, end = pd.factorize(where.node)[0].astype(np.int64)[where.order], where.end[where.order]
-    weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(max(SPANS))])
+    weight = np.array([sum(1 / span for span in SPANS if back < span) / len(SPANS) for back in range(_LONG)])
     counts = np.ones(len(values), dtype=bool) if mute is None else ~mute
     out: NDArray[Any] = np.zeros(values.shape, dtype=values.dtype)
     most = values.dtype.type(_MOST)
+    long = values.dtype.type(_LEVEL), values.dtype.type(_AGAIN)
     held = owned(np.where(values > most, most + values.dtype.type(_BEYOND) * (values - most), values), values.dtype)
-    trailing(held, where.order, node, end, stride(node, end), counts, weight.astype(values.dtype), out)
+    trailing(held, where.order, node, end, stride(node, end), counts, weight.astype(values.dtype), *long, out)
     return out
 
 

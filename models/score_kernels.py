@@ -83,9 +83,11 @@ def trailing(
     apart: int,
     counts: NDArray[np.bool_],
     weight: NDArray[Any],
+    level: float,
+    share: float,
     out: NDArray[Any],
 ) -> None:
-    """Each row's sum of its node's last rows, weighed by how many windows ago they were.
+    """Each row's sum of its node's last rows, weighed by how many windows ago they were, and what goes on for long.
 
     Parameters
     ----------
@@ -99,19 +101,27 @@ def trailing(
         [n], rows without count as zeros.
     weight
         [L].
+    level, share
+        Of the mean over all L windows ``share`` of what is beyond ``level`` is added.
     """
+    long = len(weight)
+    mean = np.zeros(values.shape[1], dtype=values.dtype)
     for place in range(len(order)):
         into = out[order[place]]
-        for back in range(min(len(weight), place + 1)):
+        mean[:] = 0
+        for back in range(min(long, place + 1)):
             if node[place - back] != node[place]:
                 break
             ago = (end[place] - end[place - back]) // apart
-            if ago >= len(weight):
+            if ago >= long:
                 break
             if counts[order[place - back]]:
-                part, share = values[order[place - back]], weight[ago]
+                part, factor = values[order[place - back]], weight[ago]
                 for column in range(len(into)):
-                    into[column] += part[column] * share
+                    into[column] += part[column] * factor
+                    mean[column] += part[column]
+        for column in range(len(into)):
+            into[column] += max(mean[column] / long - level, 0.0) * share
 
 
 def owned(values: NDArray[Any], kind: Any) -> NDArray[Any]:

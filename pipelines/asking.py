@@ -17,7 +17,7 @@ from pipelines.frozen import Terms
 from pipelines.readers import prometheus_api
 from pipelines.readers.tally import Tally
 
-CONTEXT = 17  # windows before the judged one that its score depends on; a test holds it to the models' look-back
+CONTEXT = 25  # windows before the judged one that its score depends on; a test holds it to the models' look-back
 _NAMES = 60  # metric names of one selector: servers limit the length of a query
 AT_ONCE = 10_800  # seconds asked for in one request: a window's whole reach, so that labels come once
 

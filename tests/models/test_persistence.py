@@ -15,6 +15,14 @@ def windows(*nodes: str, minutes: list[int] | None = None) -> Place:
     return place(pd.DataFrame({"x": 0.0}, index=pd.MultiIndex.from_arrays([nodes, end])))
 
 
+def test_what_goes_on_for_two_hours_counts_more_and_half_an_hour_as_before() -> None:
+    quiet, sign = [[0.0]] * 40, [[3.0]]
+    half, eighty, longer = (lasting(np.array(quiet + sign * n), windows(*"a" * (40 + n)))[-1, 0] for n in (6, 16, 24))
+    assert half == pytest.approx(3 * np.mean([1, 1, 6 / 8, 6 / 16]))
+    assert eighty == pytest.approx(3.0)
+    assert longer == pytest.approx(3.0 + 0.5 * (3.0 - 2.0))
+
+
 def test_a_lone_window_keeps_a_third_and_the_third_in_a_row_counts_fully() -> None:
     kept = persist(np.array([0.0, 0, 3, 3, 3, 0]), windows(*"aaaaaa"), 3)
     assert kept.tolist() == [0, 0, 1, 2, 3, 0]
