@@ -33,6 +33,8 @@ def began(
     ----------
     windows, events
         `WINDOWS`, and the store's `EVENTS`.
+    labels
+        What counts as a failure.
     stride_ns
         From one window to the next, in nanoseconds.
     """

@@ -224,12 +224,13 @@ class Hindsight:
 
     def _settled(self, end_ns: int) -> pd.DataFrame:
         events, within = self._watch.events(end_ns), to_nanoseconds(self._labels.recovery)
-        parts = [
-            own if (sight := self._watch.sights.get(str(node))) is None
-            else repair.settle(own, _cut(sight, 0, end_ns), within)
-            for node, own in events.groupby("node", sort=False)
-        ]  # fmt: skip
-        return pd.concat(parts).loc[events.index] if parts else events
+        for node in events["node"][repair.unsettled(events)].unique():
+            mine = (events["node"] == node).to_numpy()
+            if (sight := self._watch.sights.get(str(node))) is not None:
+                settled = repair.settle(events[mine], _cut(sight, 0, end_ns), within)
+                for name in ("kind", "last", "detail"):
+                    events.loc[mine, name] = settled[name].to_numpy()
+        return events
 
     def _has_tickets(self) -> bool:
         return self._tickets is not None and len(self._tickets) > 0

@@ -135,15 +135,17 @@ def test_an_nvlink_error_on_the_gauge_alone_is_known_once_the_node_has_gone() ->
     values[1] = np.where(times < at("00:21"), 0.0, 149.0)
     values[:, (times >= at("00:31")) & (times < at("01:10"))] = np.nan
     series = (Series("DCGM_FI_DEV_GPU_TEMP", "GPU-a"), Series("DCGM_FI_DEV_XID_ERRORS", "GPU-a"))
-    panel = Panel("n1", times, series, values)
-    seen.add(Evidence({"n1": panel}, {}, LOGS.empty(), START, int(times[-1]) + STEP), ["n1"])
+    other = np.ones((2, 480))
+    other[1] = np.where(times < at("00:05"), 0.0, 74.0)  # the node before it in every table
+    panels = {"n0": Panel("n0", times, series, other), "n1": Panel("n1", times, series, values)}
+    seen.add(Evidence(panels, {}, LOGS.empty(), START, int(times[-1]) + STEP), ["n0", "n1"])
     past = Hindsight(seen, LabelSettings(), None, None)
     ends = [at(f"00:{minute:02d}") for minute in range(20, 60, 5)]
     windows = pd.DataFrame([("n1", to_time(end)) for end in ends], columns=["node", "end"])
     began = windows["end"][past.began(windows, STRIDE)]
     assert [f"{end:%H:%M}" for end in began] == ["00:35"]
-    assert past.at(at("00:35")).failures["time"].item() == to_time(at("00:21"))
-    assert past.at(at("00:30")).failures.empty
+    assert past.at(at("00:35")).failures["time"].tolist() == [to_time(at("00:05")), to_time(at("00:21"))]
+    assert past.at(at("00:30")).failures["node"].tolist() == ["n0"]
 
 
 def test_a_watch_that_saw_nothing_knows_nothing() -> None:
