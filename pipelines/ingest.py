@@ -232,15 +232,23 @@ def _files(paths: Iterable[Path], report: _Report) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(
-            Path(folder) / name
-            for folder, _, names in os.walk(path)
-            for name in names
-            if not name.startswith((".", "README")) and not any(part.startswith(".") for part in Path(folder).parts[1:])
-        )
+        found = sorted(_within(path))
         if not found:
             report.errors.append(f"{path}: the folder holds no files")
         yield from found
+
+
+def _within(top: Path) -> Iterator[Path]:
+    """Files in a folder and those below it, but for hidden ones; a link to a folder is followed, once."""
+    seen: set[str] = set()
+    for folder, inner, names in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        yield from (Path(folder) / name for name in names if not name.startswith((".", "README")))
 
 
 def _digest(path: Path, intent: str, options: _Options) -> str:
