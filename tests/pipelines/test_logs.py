@@ -268,6 +268,12 @@ def test_parts_of_a_container_s_line_are_joined(tmp_path: Path) -> None:
     assert found.frame[["source", "message"]].to_numpy().tolist() == [["train", "other"], ["train", "one two"]]
 
 
+def test_the_parts_of_a_line_that_ends_in_the_next_file_are_a_line(tmp_path: Path) -> None:
+    found = Read(tmp_path, "2026-01-01T00:00:00.1Z stdout P one \n2026-01-01T00:00:00.2Z stdout P two\n")
+    assert found.frame["message"].tolist() == ["one two"]
+    assert (found.tally.ok, found.tally.noted) == (2, {"line without its last part": 1})
+
+
 def test_what_can_t_be_read_is_counted_by_reason(tmp_path: Path) -> None:
     found = Read(
         tmp_path,
