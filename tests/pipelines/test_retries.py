@@ -236,6 +236,11 @@ def test_clocks_that_agree_are_not_complained_about(tmp_path: Path) -> None:
     assert told["troubles"]["failures"]["concentration"]["by_node"][0]["count"] == 4
 
 
+def test_what_cannot_be_said_names_the_preset_that_was_asked_for(tmp_path: Path) -> None:
+    told = retries(stored(tmp_path, *PLAIN), CONFIG, "paper")
+    assert any(text.startswith("There is no failure of preset paper on few nodes") for text in told["cannot_say"])
+
+
 def test_an_empty_store_is_refused_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ingest --sessions, --metrics or --logs"):
         retries(Store.create(tmp_path / "store"), CONFIG)
