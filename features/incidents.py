@@ -62,7 +62,7 @@ def group(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | N
         Frame of `EVENTS` of all origins.
     given
         Incidents known from elsewhere (node, start, end, kind), or None. Each is a failure of its own; one that
-        meets a failure found here is the same failure.
+        meets a failure found here, or starts within ``recovery`` after it, is the same failure.
 
     Returns
     -------
@@ -282,25 +282,16 @@ def _dated(events: pd.DataFrame, incident: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: LabelSettings) -> list[dict[str, Any]]:
-    """The failures with the given ones: one that meets a failure of its node is that failure, told twice."""
+    """The failures with the given ones; one that `_meant` a failure is that failure, told twice."""
     rows = [dict(row) for row in rows]
-    found = len(rows)
-    taken: set[int] = set()
+    found = dict(enumerate(rows))
     columns = (given[name] for name in ("node", "start", "end", "kind"))
     for node, start, end, kind in sorted(zip(*columns, strict=True), key=lambda row: (row[1], row[0])):
-        meets = [
-            index
-            for index, row in enumerate(rows[:found])
-            if index not in taken
-            and node in row["nodes"]
-            and start < row["end"] + settings.incident_gap
-            and row["time"] < end + settings.incident_gap
-        ]
-        if meets:
-            taken.add(meets[0])
-            row = rows[meets[0]]
+        place = _meant(found, node, start, end, settings)
+        if place is not None:
+            row = found.pop(place)
             row["end"] = max(row["end"], end)
-            row["origin"] += "+given"
+            row["origin"] += "" if "given" in row["origin"] else "+given"
             row["evidence"] += f"; given as {kind or 'an incident'}"
             continue
         rows.append(
@@ -311,6 +302,23 @@ def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: Label
             }
         )  # fmt: skip
     return rows
+
+
+def _meant(
+    found: dict[int, dict[str, Any]], node: str, start: pd.Timestamp, end: pd.Timestamp, settings: LabelSettings
+) -> int | None:
+    """Place of the failure that a given incident is of: the latest one begun by its start, else the first within it.
+
+    People open tickets late: until the node has recovered, one is of the failure before it.
+    """
+    gap, late = settings.incident_gap, max(settings.incident_gap, settings.recovery)
+    meets = [
+        (row["time"], place)
+        for place, row in found.items()
+        if node in row["nodes"] and start < row["end"] + late and row["time"] < end + gap
+    ]
+    begun = [met for met in meets if met[0] < start + gap]
+    return max(begun)[1] if begun else min(meets)[1] if meets else None
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -24,7 +24,8 @@ def table(*rows: dict[str, Any]) -> pd.DataFrame:
 
 
 def group(*rows: dict[str, Any], given: pd.DataFrame | None = None, **settings: Any) -> pd.DataFrame:
-    return check(incidents.group(table(*rows), LabelSettings(**settings), given), FAILURES)
+    said = {name.removesuffix("_"): value for name, value in settings.items()}
+    return check(incidents.group(table(*rows), LabelSettings(**said), given), FAILURES)
 
 
 def ticket(start: str, end: str, node: str = "n1", kind: str = "disk") -> pd.DataFrame:
@@ -154,6 +155,40 @@ def test_a_ticket_that_meets_a_failure_is_that_failure() -> None:
     assert failure["origin"] == "log+given"
     assert failure["time"] == pd.Timestamp("2026-01-04T10:00:00Z")
     assert failure["end"] == pd.Timestamp("2026-01-04T11:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "failures"),
+    [
+        ("10:59:59", "12:00:00", 1),
+        ("11:00:00", "12:00:00", 2),
+        ("09:50:00", "12:00:00", 1),
+        ("09:50:00", "09:55:00", 2),
+    ],
+    ids=["within recovery", "after recovery", "opened before and open then", "closed before"],
+)
+def test_a_ticket_may_be_opened_until_the_node_has_recovered(start: str, end: str, failures: int) -> None:
+    found = group(event("10:00:00", 79), given=ticket(start, end))
+    assert len(found) == failures
+    if failures == 1:
+        assert found["time"].tolist() == [pd.Timestamp("2026-01-04T10:00:00Z")]
+        assert found["end"].tolist() == [pd.Timestamp("2026-01-04T12:00:00Z")]
+
+
+@pytest.mark.parametrize(("start", "code"), [("10:20:00", 79), ("10:35:00", 48), ("09:00:00", 79)])
+def test_a_ticket_is_of_the_latest_failure_before_it_else_of_the_first_within_it(start: str, code: int) -> None:
+    found = group(event("10:00:00", 79), event("10:30:00", 48), given=ticket(start, "12:00:00"))
+    assert found.loc[found["origin"] == "log+given", "xid"].tolist() == [code]
+
+
+def test_an_onset_and_a_ticket_that_were_given_are_one_failure_given() -> None:
+    found = group(event("10:00:00", 79, origin="given"), given=ticket("10:20:00", "12:00:00"), given_="instead")
+    assert found["origin"].tolist() == ["given"]
+
+
+def test_where_only_what_was_given_counts_a_late_ticket_says_when() -> None:
+    found = group(event("10:00:00", 79), given=ticket("10:20:00", "12:00:00"), given_="instead")
+    assert found["failure"].tolist() == ["20260104T102000Z-n1"]
 
 
 def test_a_ticket_of_its_own_is_a_failure() -> None:
