@@ -3,9 +3,9 @@
 Which events belong together:
 
 - failures of one node with less than ``incident_gap`` between one's last line and the next's first;
-- the same code on other nodes within ``cascade_gap`` (a fabric or a job takes several nodes at once);
-- codes of programs on any node within ``incident_gap``: the ranks of one job die one after another; and the code
-  that comes with such a death of a whole job within ``cascade_gap``;
+- the same code that begins on other nodes within ``cascade_gap`` of one another (a fabric or a job takes several nodes
+  at once), for ``incident_gap`` at most;
+- what begins within ``cascade_gap`` of codes of programs on `ABORT_NODES` nodes: a job dies whole, of several codes;
 - a gauge's code within `ECHO` of the same code in the node's log;
 - a GPU that vanishes during or after an incident of its own.
 
@@ -155,13 +155,11 @@ def _components(targets: pd.DataFrame, settings: LabelSettings) -> NDArray[np.in
     absent = origins == "absence"
     parent = list(range(len(targets)))
     _chain(parent, nodes, first, last, gap - 1, ~absent)
-    # Of a cascade the beginnings count: two floods that overlap for hours need not be one
-    _chain(parent, codes, first, first, cascade, ~absent)
-    programs = (targets["kind"] == "application").to_numpy()
-    _chain(parent, np.zeros(len(targets)), first, last, gap - 1, programs & ~absent)
-    for index in np.flatnonzero(~programs & ~absent).tolist():
+    begins = _spread(parent, codes, first, cascade, gap, ~absent)
+    programs = begins & (targets["kind"] == "application").to_numpy()
+    for index in np.flatnonzero(begins).tolist():
         abort = programs & (np.abs(first - first[index]) <= cascade)
-        if len(set(nodes[abort])) >= ABORT_NODES:  # what made the job die
+        if len(set(nodes[abort])) >= ABORT_NODES:  # one job's death, and what made it die
             _link(parent, index, np.flatnonzero(abort)[:1])
     for index in np.flatnonzero(origins == "gauge").tolist():
         echo = (nodes == nodes[index]) & (codes == codes[index]) & (origins == "log")
@@ -193,6 +191,37 @@ def _chain(
             _link(parent, index, [reach[key][1]])
         end = int(last[index])
         reach[key] = (max(end, reach[key][0]) if key in reach else end, index)
+
+
+def _spread(
+    parent: list[int],
+    codes: NDArray[Any],
+    first: NDArray[np.int64],
+    step: int,
+    most: int,
+    among: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Link incidents of nodes in which one code begins at most `step` after it came in one before; where codes begin.
+
+    Of a cascade the beginnings count: two floods that overlap for hours need not be one. And it ends: what begins
+    `most` after its first line is another, or errors that have nothing in common would go on as one for days.
+    """
+    begins = np.zeros(len(parent), dtype=np.bool_)
+    alone = [_root(parent, index) for index in range(len(parent))]
+    of: dict[tuple[int, int], int] = {}  # an incident's code: the event with which its cascade began
+    latest: dict[int, tuple[int, int]] = {}  # a code's latest cascade: its first event, its last event's beginning
+    for index in sorted(np.flatnonzero(among).tolist(), key=lambda place: int(first[place])):
+        code, begin = int(codes[index]), int(first[index])
+        head, before = latest.get(code, (index, begin))
+        goes_on = begin - before <= step and begin - int(first[head]) < most
+        if (alone[index], code) not in of:
+            begins[index] = True
+            of[alone[index], code] = head = head if goes_on else index
+            _link(parent, index, [head])
+        elif not goes_on or of[alone[index], code] != head:
+            continue  # a line more of an incident that is known
+        latest[code] = head, begin
+    return begins
 
 
 def _root(parent: list[int], index: int) -> int:

@@ -168,7 +168,7 @@ class LabelSettings(Settings):
     incident_gap: Duration = timedelta(minutes=3)
     """XIDs of a node nearer than this are one incident."""
     cascade_gap: Duration = timedelta(seconds=15)
-    """The same code on other nodes within this is one incident."""
+    """The same code that begins on other nodes within this is one incident, as are programs failing on three nodes."""
     preset: str = "hardware"
     """Which codes are failures: hardware, paper or all."""
     hardware: tuple[int, ...] = ()

@@ -229,12 +229,34 @@ def test_every_event_is_explained() -> None:
     assert "labels.hardware = [149] counts it" in fourth
 
 
-def test_a_real_cluster_s_852_onsets_are_27_incidents(real_data: Path) -> None:
+def test_program_errors_of_several_nodes_minutes_apart_are_no_crash_of_one_job() -> None:
+    rows = [event(f"10:{2 * k:02}:00", 31, node=f"n{k % 4}") for k in range(20)]
+    assert len(group(*rows, preset="paper")) == 20
+
+
+def test_a_cascade_does_not_go_on_for_ever() -> None:
+    rows = [event(f"10:{k // 6:02}:{k % 6}0", 119, node=f"n{k}") for k in range(36)]
+    assert group(*rows)["nodes"].map(len).tolist() == [18, 18]
+
+
+def test_a_node_whose_flood_goes_on_draws_in_no_other() -> None:
+    flood = [event(f"10:{k:02}:00", 31, node="n0") for k in range(30)]
+    failures = group(*flood, event("10:20:05", 31, node="n9"), preset="paper")
+    assert failures["nodes"].tolist() == [["n0"], ["n9"]]
+
+
+def test_a_job_that_dies_of_several_codes_at_once_is_one_incident() -> None:
+    rows = [event(f"10:00:0{k}", 31 if k == 2 else 43, node=f"n{k}") for k in range(5)]
+    assert group(*rows, preset="paper")["xids"].tolist() == [[31, 43]]
+
+
+def test_of_a_real_cluster_s_852_onsets_eight_large_jobs_deaths_are_an_incident_each(real_data: Path) -> None:
     onsets = pd.read_csv(real_data / "kalos" / "kalos_xid_onsets.csv")
     times = pd.to_datetime(onsets["time"], utc=True)
     kinds = [catalogue.kind(code) for code in onsets["xid"]]
     frame = onsets.assign(time=times, last=times, origin="given", count=1, kind=kinds)
     events = conform(frame.sort_values("time").drop(columns="gpu_index"), EVENTS)
-    failures = incidents.group(events, LabelSettings(preset="all", incident_gap="5m"))
-    assert len(failures) == 27
+    failures = incidents.group(events, LabelSettings(preset="all"))
+    assert len(failures) == 32
+    assert sorted(failures["count"])[-8:] == [50, 98, 100, 107, 110, 111, 115, 116]
     assert failures["count"].sum() == 852
