@@ -158,9 +158,20 @@ def test_local_times_are_read_in_the_zone_that_is_said(tmp_path: Path) -> None:
     assert Read(tmp_path, "May  4 08:15:00 n1 kernel: x\n", context).times() == ["2026-05-04T12:15:00+00:00"]
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_order(tmp_path: Path) -> None:
-    context = LogContext(timezone="Europe/Berlin", reference_time=pd.Timestamp("2025-11-01T00:00:00Z"))
-    lines = "".join(f"Oct 26 02:{minute}:00 n1 app: {place}\n" for place, minute in enumerate(["10", "50", "05", "55"]))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Oct 26 02:{}:00 n1 app: {}\n",
+        "2025-10-26T02:{}:00 n1 app: {}\n",
+        "Oct 26 2025 02:{}:00 n1 app: {}\n",
+        "[Sun Oct 26 02:{}:00 2025] {}\n",
+    ],
+    ids=["without year", "iso", "with year", "dmesg -T"],
+)
+def test_the_hour_that_comes_twice_is_told_by_the_order(tmp_path: Path, line: str) -> None:
+    reference = pd.Timestamp("2025-11-01T00:00:00Z")
+    context = LogContext(timezone="Europe/Berlin", reference_time=reference, node="n1")
+    lines = "".join(line.format(minute, place) for place, minute in enumerate(["10", "50", "05", "55"]))
     assert [time[11:16] for time in Read(tmp_path, lines, context).times()] == ["00:10", "00:50", "01:05", "01:55"]
 
 
