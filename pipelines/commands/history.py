@@ -107,6 +107,11 @@ def simulate(
             habits=lives,
             progress=progress,
         )
+    if summary["failures"] < failures:
+        log.warning(
+            "%d of %d failures fit into %d nodes and %g days; give more --nodes or --days",
+            *(summary["failures"], failures, nodes, days),
+        )
     typer.echo(
         console.to_json(summary)
         if as_json
