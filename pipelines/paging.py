@@ -3,8 +3,9 @@
 A node over the threshold opens an alert. It stays open while the score keeps above ``clear_ratio`` of the threshold
 and closes after ``clear_windows`` calm windows; within ``hold_off`` of its start it is reopened, not opened anew.
 A window without a score is neither calm nor an alarm; of a node without one for longer than a sign may show before a
-failure the alert foretells nothing more, and closes. Too much of the fleet at once is one alert of its own, and
-opens none for a node: then the model is suspect. The same steps serve the live job and `pipelines.backtest`.
+failure the alert foretells nothing more, and closes. Too much of the fleet at once is one alert of its own: then the
+model is suspect, and a node opens one only if a failure of it has begun, which no model says. The same steps serve
+the live job and `pipelines.backtest`.
 """
 
 from __future__ import annotations
@@ -71,9 +72,14 @@ def stamp(ns: int) -> str:
 
 def is_fleet_wide(rows: Sequence[Mapping[str, Any]], settings: ScoringSettings) -> bool:
     """Too many of the scored nodes over the threshold at once to be nodes' own trouble."""
-    scored = [row for row in rows if row["score"] is not None]
+    scored = [row for row in _foretold(rows) if row["score"] is not None]
     over = sum(bool(row["alarm"]) for row in scored)
     return over >= _FEWEST and over > settings.fleet_share * len(scored)
+
+
+def _foretold(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows that may speak against the model: a failure that has begun is no doing of it."""
+    return [row for row in rows if not row.get("failing", False)]
 
 
 def advance(
@@ -93,7 +99,7 @@ def advance(
         The latest alert of each node before it.
     rows
         Scored nodes: node, score (over the threshold; None without one), alarm, probability, threshold,
-        suspect_gpu, reasons.
+        suspect_gpu, reasons, and whether a failure of the node has begun (failing).
     silenced
         Nodes being looked after: their alerts are kept and page no one.
     early
@@ -108,12 +114,12 @@ def advance(
             continue
         held = after.get(node)
         if row["alarm"]:
-            found = _over(held, row, end_ns, settings, opens=not fleet)
+            found = _over(held, row, end_ns, settings, opens=bool(row.get("failing", False)) or not fleet)
         else:
             found = _under(held, score < settings.clear_ratio, end_ns, settings)
         if found is not None:
             after[node] = replace(found, scored=end_ns)
-    worst = max((row["score"] for row in rows if row["score"] is not None), default=0.0)
+    worst = max((row["score"] for row in _foretold(rows) if row["score"] is not None), default=0.0)
     whole = {"node": FLEET, "score": worst, "threshold": 1.0, "suspect_gpu": "", "reasons": [_crowd(rows)]}
     held = after.get(FLEET)
     said = _over(held, whole, end_ns, settings) if fleet else _under(held, calm=True, end_ns=end_ns, settings=settings)
@@ -124,9 +130,10 @@ def advance(
 
 
 def _crowd(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    over = sum(bool(row["alarm"]) for row in rows)
-    words = f"{over} of {len(rows)} nodes are over the threshold at once; the model is suspect"
-    return {"feature": "fleet", "value": over, "peers": len(rows), "effect": 1.0, "text": words}
+    counted = _foretold(rows)
+    over = sum(bool(row["alarm"]) for row in counted)
+    words = f"{over} of {len(counted)} nodes are over the threshold at once; the model is suspect"
+    return {"feature": "fleet", "value": over, "peers": len(counted), "effect": 1.0, "text": words}
 
 
 def _unheard(held: Alert, end_ns: int, lasts_ns: int) -> Alert:

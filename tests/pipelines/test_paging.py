@@ -24,9 +24,10 @@ def advance(
     return paging.advance(alerts, rows, end_ns, settings, silenced, early=EARLY)
 
 
-def row(node: str, score: float | None) -> dict[str, Any]:
+def row(node: str, score: float | None, *, failing: bool = False) -> dict[str, Any]:
     alarm = score is not None and score >= 1
-    return {"node": node, "score": score, "alarm": alarm, "threshold": 0.5, "suspect_gpu": "GPU-1", "reasons": []}
+    said = {"node": node, "score": score, "alarm": alarm, "threshold": 0.5, "suspect_gpu": "GPU-1", "reasons": []}
+    return {**said, "failing": failing}
 
 
 def run(*scores: float | None, settings: ScoringSettings = SETTINGS) -> list[dict[str, Alert]]:
@@ -141,3 +142,15 @@ def test_a_node_that_comes_back_over_the_threshold_long_after_is_a_new_alert() -
 def test_an_alert_that_a_clock_ahead_began_begins_no_later_than_it_goes_on() -> None:
     ahead = advance({}, [row("n1", 1.5)], 9 * STRIDE)
     assert advance(ahead, [row("n1", 1.5)], 2 * STRIDE)["n1"].start == 2 * STRIDE
+
+
+def test_nodes_whose_failure_has_begun_are_not_the_model_s_doing_and_page_each() -> None:
+    rows = [row(f"n{i}", 2.0 if i < 3 else 0.1, failing=i < 3) for i in range(8)]
+    assert set(advance({}, rows, STRIDE)) == {"n0", "n1", "n2"}
+
+
+def test_a_node_whose_failure_has_begun_pages_while_the_fleet_is_odd() -> None:
+    rows = [row("n0", 2.0, failing=True), *(row(f"n{i}", 1.5 if i < 4 else 0.1) for i in range(1, 8))]
+    after = advance({}, rows, STRIDE)
+    assert set(after) == {"n0", FLEET}
+    assert after[FLEET].reasons[0]["text"] == "3 of 7 nodes are over the threshold at once; the model is suspect"
