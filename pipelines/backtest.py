@@ -61,7 +61,7 @@ def backtest(
         watch.trim()
         found = judge(moment, frozen, settings, whole, part[0])
         for moment_ns in part:
-            alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring)
+            alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring, early=settings.labels.early)
             seen |= {one.alert: one for one in alerts.values()}
     return {
         "model": name,
