@@ -214,7 +214,8 @@ def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out
     if where.send and where.alertmanager and end == state.last():
         told = state.unsent() if _is_new(end, config) else []
         try:
-            alertmanager.send(where.alertmanager, [one.report() for one in told], end, stride)
+            now = max(end, now_ns())  # a clock may be behind
+            alertmanager.send(where.alertmanager, [one.report() for one in told], now, stride)
             state.sent(told)
         except UpstreamError as error:
             errors.append(error)

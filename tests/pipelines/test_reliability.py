@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import httpx
 import pandas as pd
 import pytest
 
-from features.tables import BusyError, ForeshockError, UpstreamError
+from features.tables import BusyError, ForeshockError, UpstreamError, to_time
+from pipelines import score as scoring
+from pipelines.config import Config
+from pipelines.score import Outlets
 from pipelines.state import locked
-from tests.pipelines.job import Job, Points, Receiver, copy, die, end, frozen, in_child, rows
+from tests.pipelines.job import SOURCE, Job, Points, Receiver, copy, die, end, frozen, in_child, rows
+from tests.pipelines.servers import server
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 KILLED = -signal.SIGKILL
@@ -202,7 +207,44 @@ def test_a_page_is_resolved_once_the_node_is_calm(receiver: Receiver, tmp_path: 
 def test_a_page_outlives_three_runs_that_do_not_come(receiver: Receiver, tmp_path: Path) -> None:
     before(receiver, tmp_path, 2)
     (alert,) = receiver.alerts.values()
-    assert alert["endsAt"] == "2026-01-01T00:25:00Z"  # the window ended at 00:05
+    assert alert["endsAt"] == "2026-01-01T00:25:20Z"  # the run was at 00:05:20
+
+
+@pytest.mark.parametrize("late", [21 * 60, 59 * 60])
+def test_a_late_run_s_page_fires_until_the_runs_after_it_send_it_again(
+    receiver: Receiver, tmp_path: Path, late: int
+) -> None:
+    job, _ = before(receiver, tmp_path, 1)
+    job.run(1, late=late)
+    now = end(1) + late * 10**9
+    assert receiver.firing(now) == ["n0"]
+    assert receiver.firing(now + 3 * 300 * 10**9) == ["n0"]
+    assert receiver.firing(now + 4 * 300 * 10**9) == []
+    job.run(2, late=late)
+    assert receiver.firing(now + 4 * 300 * 10**9) == ["n0"]
+
+
+@pytest.mark.server
+def test_alertmanager_holds_a_late_run_s_page_as_firing(receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "am.yml").write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+    arguments = ("--config.file=am.yml", "--storage.path=data", "--cluster.listen-address=")
+    job, late = Job(frozen(), tmp_path / "out", receiver), to_time(time.time_ns()) - pd.Timedelta("40min")
+    with server("prometheus-alertmanager", tmp_path, *arguments) as url, job.put_in((1.5,)):
+        scoring.score(SOURCE, Config(), out=job.out, at=late, outlets=Outlets(alertmanager=url, send=True))
+        held = httpx.get(f"{url}/api/v2/alerts").json()
+    assert [item["labels"]["node"] for item in held] == ["n0"]
+
+
+def test_a_late_run_resolves_a_page_with_its_past_end(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 5)
+    job.run(5, late=1500)
+    assert receiver.firing(end(5)) == []
+
+
+def test_a_clock_behind_the_window_s_end_ends_no_page_before_its_time(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
+    job.run(1, late=-3600)
+    assert receiver.firing(end(1) + 3 * 300 * 10**9) == ["n0"]
 
 
 def test_a_late_run_judges_what_it_missed_and_pages_for_the_newest_only(receiver: Receiver, tmp_path: Path) -> None:
