@@ -8,7 +8,7 @@ import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -186,6 +186,51 @@ def test_an_outlet_that_is_down_gets_the_alert_when_it_is_back(receiver: Receive
     job.run(2)
     (alert,) = receiver.alerts.values()
     assert alert["startsAt"] == "2026-01-01T00:05:00Z"
+
+
+def block_textfile(job: Job) -> Path:
+    (job.out / "textfile").write_text("a file where the folder should be")
+    return job.out / "textfile"
+
+
+def block_history(job: Job) -> Path:
+    (job.out / "history").write_text("a file where the folder should be")
+    (job.out / "scores" / "20251230T120000Z.jsonl").write_text('{"node":"n0"}\n')
+    return job.out / "history"
+
+
+def block_scores(job: Job) -> Path:
+    place = job.out / "scores" / f"{to_time(end(1)):%Y%m%dT%H%M%SZ}.jsonl"
+    place.mkdir()
+    return place
+
+
+@pytest.mark.parametrize("block", [block_textfile, block_history, block_scores])
+def test_a_file_that_can_t_be_written_keeps_no_page_back(
+    receiver: Receiver, tmp_path: Path, block: Callable[[Job], Path]
+) -> None:
+    receiver.alerts.clear()
+    job = Job(frozen(), tmp_path, receiver)
+    (tmp_path / "scores").mkdir()
+    place = block(job)
+    receiver.pushed = b""
+    with pytest.raises(ForeshockError, match="can't be") as caught:
+        job.run(1)
+    assert str(place) in str(caught.value)
+    assert caught.value.exit_code == 1
+    assert receiver.firing(end(1)) == ["n0"]
+    assert receiver.pushed
+
+
+def test_a_disk_and_a_server_that_refuse_are_told_together(receiver: Receiver, tmp_path: Path) -> None:
+    job = Job(frozen(), tmp_path, receiver)
+    block_textfile(job)
+    with (
+        mock.patch.object(receiver, "status", 503),
+        pytest.raises(ForeshockError, match=r"textfile.*Alertmanager.*Pushgateway") as caught,
+    ):
+        job.run(1)
+    assert caught.value.exit_code == 1
 
 
 def test_an_alert_that_was_over_while_the_outlet_was_down_pages_no_one(receiver: Receiver, tmp_path: Path) -> None:
