@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from features.settings import format_duration, to_nanoseconds
-from features.tables import UpstreamError, UsageError, to_ns
+from features.tables import ForeshockError, UpstreamError, UsageError, to_ns
 from features.windows import latest_end
 from models import bundle
 from models.bundle import Sealed
@@ -204,30 +204,39 @@ def notices(facts: dict[str, Any], *, suspect: bool) -> list[str]:
 
 
 def _deliver(state: State, report: dict[str, Any], end: int, config: Config, out: Path, where: Outlets) -> None:
-    """Files, then pages, then the receipt; an outlet that is down keeps no other from what it should get."""
+    """Files, then pages, then the receipt; what can't be written or reached keeps no other from what it should get."""
     from pipelines.writers import alertmanager, jsonlines, pushgateway, textfile  # noqa: PLC0415  # not before the pull
     from pipelines.writers import history as history_files  # noqa: PLC0415  # as above
 
-    stride = to_nanoseconds(config.features.window.stride)
-    jsonlines.write(out / "scores", paging.stamp(end), report["scores"])
+    errors: list[ForeshockError] = []
+    with _kept(errors):
+        jsonlines.write(out / "scores", paging.stamp(end), report["scores"])
     if where.textfile is not None:
-        textfile.write(where.textfile, report)
-    history_files.write(out / "scores", out / "history", end)
-    errors: list[UpstreamError] = []
+        with _kept(errors):
+            textfile.write(where.textfile, report)
+    with _kept(errors):
+        history_files.write(out / "scores", out / "history", end)
     if where.send and where.alertmanager and end == state.last():
         told = state.unsent() if _is_new(end, config) else []
-        try:
-            alertmanager.send(where.alertmanager, [one.report() for one in told], end, stride)
+        stride, now = to_nanoseconds(config.features.window.stride), max(end, now_ns())  # a clock may be behind
+        with _kept(errors):
+            alertmanager.send(where.alertmanager, [one.report() for one in told], now, stride)
             state.sent(told)
-        except UpstreamError as error:
-            errors.append(error)
     if where.pushgateway:
-        try:
+        with _kept(errors):
             pushgateway.push(where.pushgateway, report)
-        except UpstreamError as error:
-            errors.append(error)
     if errors:
-        raise UpstreamError("; ".join(str(error) for error in errors))
+        kind = UpstreamError if all(isinstance(error, UpstreamError) for error in errors) else ForeshockError
+        raise kind("; ".join(str(error) for error in errors))
+
+
+@contextmanager
+def _kept(errors: list[ForeshockError]) -> Iterator[None]:
+    """Keep an outlet's error until the others have theirs."""
+    try:
+        yield
+    except ForeshockError as error:
+        errors.append(error)
 
 
 def _is_new(end: int, config: Config) -> bool:

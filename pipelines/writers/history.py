@@ -38,8 +38,15 @@ def write(lines: Path, folder: Path, end_ns: int) -> None:
         if day < f"{pd.Timestamp(over * _DAY_NS, tz='UTC'):%Y%m%d}" and not target.exists():
             save(target, frame_bytes(_frame(paths)))
         if day < old and target.exists():
-            for path in paths:
-                path.unlink(missing_ok=True)
+            _take_away(paths)
+
+
+def _take_away(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ForeshockError(f"{path} can't be taken away: {error.strerror}") from error
 
 
 def _frame(paths: list[Path]) -> pd.DataFrame:

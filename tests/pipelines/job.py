@@ -18,7 +18,7 @@ from unittest import mock
 import httpx
 import numpy as np
 
-from features.tables import GPUS, to_time
+from features.tables import GPUS, to_ns, to_time
 from models.lineup import Lineup
 from pipelines import judging
 from pipelines import score as scoring
@@ -73,7 +73,7 @@ def frozen() -> Frozen:
 
 
 class Receiver:
-    """An Alertmanager and a Pushgateway in one: what they hold now, by identity."""
+    """An Alertmanager and a Pushgateway in one: what they hold now, by identity, and which alerts are not over."""
 
     def __init__(self) -> None:
         self.alerts: dict[str, dict[str, Any]] = {}
@@ -105,6 +105,10 @@ class Receiver:
             return
         for alert in json.loads(body):
             self.alerts[json.dumps(alert["labels"], sort_keys=True)] = alert
+
+    def firing(self, now_ns: int) -> list[str]:
+        """Nodes whose alert would page at that moment; one whose end has passed is resolved, as Alertmanager has it."""
+        return [alert["labels"].get("node", "") for alert in self.alerts.values() if to_ns(alert["endsAt"]) > now_ns]
 
     @contextmanager
     def running(self) -> Iterator["Receiver"]:

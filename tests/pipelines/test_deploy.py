@@ -117,6 +117,13 @@ def test_systemd_finds_the_units_sound(tmp_path: Path) -> None:
     assert ours == []
 
 
+def test_the_unit_s_user_can_be_given_the_textfile_s_folder() -> None:
+    unit = (DEPLOY / "systemd" / "foreshock-score.service").read_text()
+    # a dynamic user has another number at each start, and owns no folder of node_exporter's
+    assert "\nUser=foreshock\n" in unit
+    assert "DynamicUser=" not in unit
+
+
 @pytest.mark.server
 def test_kustomize_makes_the_job_its_settings_and_its_volume() -> None:
     made = tool("kubectl", "kustomize", DEPLOY / "kubernetes")

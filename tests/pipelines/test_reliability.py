@@ -8,16 +8,21 @@ import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
+import httpx
 import pandas as pd
 import pytest
 
-from features.tables import BusyError, ForeshockError, UpstreamError
+from features.tables import BusyError, ForeshockError, UpstreamError, to_time
+from pipelines import score as scoring
+from pipelines.config import Config
+from pipelines.score import Outlets
 from pipelines.state import locked
-from tests.pipelines.job import Job, Points, Receiver, copy, die, end, frozen, in_child, rows
+from tests.pipelines.job import SOURCE, Job, Points, Receiver, copy, die, end, frozen, in_child, rows
+from tests.pipelines.servers import server
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 KILLED = -signal.SIGKILL
@@ -183,6 +188,51 @@ def test_an_outlet_that_is_down_gets_the_alert_when_it_is_back(receiver: Receive
     assert alert["startsAt"] == "2026-01-01T00:05:00Z"
 
 
+def block_textfile(job: Job) -> Path:
+    (job.out / "textfile").write_text("a file where the folder should be")
+    return job.out / "textfile"
+
+
+def block_history(job: Job) -> Path:
+    (job.out / "history").write_text("a file where the folder should be")
+    (job.out / "scores" / "20251230T120000Z.jsonl").write_text('{"node":"n0"}\n')
+    return job.out / "history"
+
+
+def block_scores(job: Job) -> Path:
+    place = job.out / "scores" / f"{to_time(end(1)):%Y%m%dT%H%M%SZ}.jsonl"
+    place.mkdir()
+    return place
+
+
+@pytest.mark.parametrize("block", [block_textfile, block_history, block_scores])
+def test_a_file_that_can_t_be_written_keeps_no_page_back(
+    receiver: Receiver, tmp_path: Path, block: Callable[[Job], Path]
+) -> None:
+    receiver.alerts.clear()
+    job = Job(frozen(), tmp_path, receiver)
+    (tmp_path / "scores").mkdir()
+    place = block(job)
+    receiver.pushed = b""
+    with pytest.raises(ForeshockError, match="can't be") as caught:
+        job.run(1)
+    assert str(place) in str(caught.value)
+    assert caught.value.exit_code == 1
+    assert receiver.firing(end(1)) == ["n0"]
+    assert receiver.pushed
+
+
+def test_a_disk_and_a_server_that_refuse_are_told_together(receiver: Receiver, tmp_path: Path) -> None:
+    job = Job(frozen(), tmp_path, receiver)
+    block_textfile(job)
+    with (
+        mock.patch.object(receiver, "status", 503),
+        pytest.raises(ForeshockError, match=r"textfile.*Alertmanager.*Pushgateway") as caught,
+    ):
+        job.run(1)
+    assert caught.value.exit_code == 1
+
+
 def test_an_alert_that_was_over_while_the_outlet_was_down_pages_no_one(receiver: Receiver, tmp_path: Path) -> None:
     job, _ = before(receiver, tmp_path, 1)
     with mock.patch.object(receiver, "status", 503):
@@ -202,7 +252,44 @@ def test_a_page_is_resolved_once_the_node_is_calm(receiver: Receiver, tmp_path: 
 def test_a_page_outlives_three_runs_that_do_not_come(receiver: Receiver, tmp_path: Path) -> None:
     before(receiver, tmp_path, 2)
     (alert,) = receiver.alerts.values()
-    assert alert["endsAt"] == "2026-01-01T00:25:00Z"  # the window ended at 00:05
+    assert alert["endsAt"] == "2026-01-01T00:25:20Z"  # the run was at 00:05:20
+
+
+@pytest.mark.parametrize("late", [21 * 60, 59 * 60])
+def test_a_late_run_s_page_fires_until_the_runs_after_it_send_it_again(
+    receiver: Receiver, tmp_path: Path, late: int
+) -> None:
+    job, _ = before(receiver, tmp_path, 1)
+    job.run(1, late=late)
+    now = end(1) + late * 10**9
+    assert receiver.firing(now) == ["n0"]
+    assert receiver.firing(now + 3 * 300 * 10**9) == ["n0"]
+    assert receiver.firing(now + 4 * 300 * 10**9) == []
+    job.run(2, late=late)
+    assert receiver.firing(now + 4 * 300 * 10**9) == ["n0"]
+
+
+@pytest.mark.server
+def test_alertmanager_holds_a_late_run_s_page_as_firing(receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "am.yml").write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+    arguments = ("--config.file=am.yml", "--storage.path=data", "--cluster.listen-address=")
+    job, late = Job(frozen(), tmp_path / "out", receiver), to_time(time.time_ns()) - pd.Timedelta("40min")
+    with server("prometheus-alertmanager", tmp_path, *arguments) as url, job.put_in((1.5,)):
+        scoring.score(SOURCE, Config(), out=job.out, at=late, outlets=Outlets(alertmanager=url, send=True))
+        held = httpx.get(f"{url}/api/v2/alerts").json()
+    assert [item["labels"]["node"] for item in held] == ["n0"]
+
+
+def test_a_late_run_resolves_a_page_with_its_past_end(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 5)
+    job.run(5, late=1500)
+    assert receiver.firing(end(5)) == []
+
+
+def test_a_clock_behind_the_window_s_end_ends_no_page_before_its_time(receiver: Receiver, tmp_path: Path) -> None:
+    job, _ = before(receiver, tmp_path, 1)
+    job.run(1, late=-3600)
+    assert receiver.firing(end(1) + 3 * 300 * 10**9) == ["n0"]
 
 
 def test_a_late_run_judges_what_it_missed_and_pages_for_the_newest_only(receiver: Receiver, tmp_path: Path) -> None:

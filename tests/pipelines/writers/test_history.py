@@ -1,11 +1,13 @@
 """Days of scores become Parquet once they are over."""
 
+import errno
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
 
-from features.tables import to_ns
+from features.tables import ForeshockError, to_ns
 from pipelines.writers import history, jsonlines
 from tests.pipelines.job import rows
 
@@ -46,3 +48,10 @@ def test_lines_older_than_a_month_are_in_parquet_only(tmp_path: Path) -> None:
     lines(tmp_path, "20260101T235500Z", "20260131T000000Z")
     assert write(tmp_path, "2026-02-02T02:00:00Z") == ["2026-01-01.parquet", "2026-01-31.parquet"]
     assert [path.name for path in (tmp_path / "scores").iterdir()] == ["20260131T000000Z.jsonl"]
+
+
+def test_lines_that_can_t_be_taken_away_are_one_line(tmp_path: Path) -> None:
+    lines(tmp_path, "20260101T235500Z")
+    refuse = OSError(errno.EROFS, "Read-only file system")
+    with mock.patch.object(Path, "unlink", side_effect=refuse), pytest.raises(ForeshockError, match="Read-only"):
+        write(tmp_path, "2026-02-02T02:00:00Z")
