@@ -26,7 +26,14 @@ def advance(
 
 def row(node: str, score: float | None, *, failing: bool = False) -> dict[str, Any]:
     alarm = score is not None and score >= 1
-    said = {"node": node, "score": score, "alarm": alarm, "threshold": 0.5, "suspect_gpu": "GPU-1", "reasons": []}
+    said: dict[str, Any] = {
+        "node": node,
+        "score": score,
+        "alarm": alarm,
+        "threshold": 0.5,
+        "suspect_gpu": "GPU-1",
+        "reasons": [],
+    }
     return {**said, "failing": failing}
 
 
