@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -50,7 +51,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
     staged = Finished.all(store.path / "staging")
     if not staged:
         return Merged()
-    names = _learn_addresses(store, staged)
+    names = _learn_names(store, staged)
     samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
     conflicts = gaps = gap_ns = 0
     for number, ((node, day), sources) in enumerate(sorted(samples.items())):
@@ -88,8 +89,7 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
     plan: defaultdict[Key, list[Source]] = defaultdict(list)
     for finished in staged:
         for node, day in finished.keys(kind):
-            target = names.get(node, node) if node in finished.unsettled or kind == "logs" else node
-            plan[target, day].append((finished, (node, day)))
+            plan[names.get(node, node), day].append((finished, (node, day)))
     days = store.days if kind == "samples" else store.log_days
     for node, target in names.items():
         for day in days(node):
@@ -97,16 +97,13 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
     return plan
 
 
-def _learn_addresses(store: Store, staged: list[Finished]) -> dict[str, str]:
+def _learn_names(store: Store, staged: list[Finished]) -> dict[str, str]:
     """Addresses that are known to be one node: an exporter that names the node and is scraped there said so."""
-    known: defaultdict[str, set[str]] = defaultdict(set)
-    known.update({address: set(nodes) for address, nodes in store.address_book().items()})
+    hosts = store.hosts()
     for finished in staged:
-        for address, nodes in finished.addresses.items():
-            known[address].update(nodes)
-    said = {address: sorted(nodes) for address, nodes in sorted(known.items())}
-    replace_file(store.path / "addresses.json", json.dumps(said).encode())
-    return store.addresses()
+        hosts.add(finished.hosts.named, finished.hosts.unsettled)
+    replace_file(store.path / "hosts.json", json.dumps(hosts.said()).encode())
+    return hosts.names()
 
 
 def _add(cells: Cells, store: Store, source: Source) -> None:
@@ -158,7 +155,7 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
         for node, gpu, pci, first, last in finished.gpus:
             rows.append(
                 {
-                    "node": names.get(node, node) if node in finished.unsettled else node,
+                    "node": names.get(node, node),
                     "gpu": gpu,
                     "pci": pci,
                     "first": pd.Timestamp(first, tz="UTC"),
@@ -172,11 +169,11 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
 
 def _merge_codes(store: Store, staged: list[Finished], names: dict[str, str]) -> None:
     """The first code of every gauge of XIDs; of two inputs the earlier sample's."""
-    held = {(names.get(node, node), gpu): found for (node, gpu), found in store.first_codes().items()}
-    for finished in staged:
-        for node, gpu, time, code in finished.first_codes:
-            key = (names.get(node, node) if node in finished.unsettled else node, gpu)
-            held[key] = min((time, code), held.get(key, (time, code)))
+    held: dict[tuple[str, str], tuple[int, float]] = {}
+    known = [(node, gpu, *found) for (node, gpu), found in store.first_codes().items()]
+    for node, gpu, time, code in chain(known, *(finished.first_codes for finished in staged)):
+        key = names.get(node, node), gpu
+        held[key] = min((time, code), held.get(key, (time, code)))
     if held:
         said = [[*key, *found] for key, found in sorted(held.items())]
         replace_file(store.path / "first_codes.json", json.dumps(said).encode())
