@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pipelines.day_lines import DayLines
 from pipelines.grid import Cells
 from pipelines.identity import last_known
+from pipelines.panel_files import day_statistics
 from pipelines.staging import Finished, Key
 from pipelines.store import Store, frame_bytes, node_folder, replace_file
 
@@ -31,7 +32,7 @@ class Merged(NamedTuple):
     conflicts
         Samples that contradicted another of their time.
     gaps, gap_seconds
-        Breaks of a node's samples.
+        Breaks of a node's samples within the days written and between them and their neighbours.
     duplicates
         Log lines that another input, or the store, had already.
     """
@@ -53,7 +54,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
         return Merged()
     names = _learn_names(store, staged)
     samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
-    conflicts = gaps = gap_ns = 0
+    conflicts, gaps = 0, list[int]()
     for number, ((node, day), sources) in enumerate(sorted(samples.items())):
         if progress:
             progress(f"writing {node} ({number + 1} of {len(samples)} node-days)")
@@ -62,8 +63,8 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
             _add(cells, store, source)
         store.merge_day(node, day, cells)
         conflicts += cells.conflicts
-        found = cells.gaps(GAP_NS)
-        gaps, gap_ns = gaps + len(found), gap_ns + sum(found)
+        gaps += cells.gaps(GAP_NS)
+    gaps += _gaps_between_days(store, samples)
     duplicates = 0
     for number, ((node, day), sources) in enumerate(sorted(lines.items())):
         if progress:
@@ -78,7 +79,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
         replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
     for finished in staged:
         shutil.rmtree(finished.folder)
-    return Merged(conflicts, gaps, gap_ns / 1e9, duplicates)
+    return Merged(conflicts, len(gaps), sum(gaps) / 1e9, duplicates)
 
 
 Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name
@@ -95,6 +96,21 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
         for day in days(node):
             plan[target, day].append((None, (node, day)))
     return plan
+
+
+def _gaps_between_days(store: Store, written: Iterable[Key]) -> list[int]:
+    """Lengths [ns] of the breaks from a day's last sample to the next held day's first, where one of the two is new."""
+    fresh: defaultdict[str, set[int]] = defaultdict(set)
+    for node, day in written:
+        fresh[node].add(day)
+    lengths = []
+    for node, days in fresh.items():
+        for pair in pairwise(store.days(node)):
+            if days.intersection(pair):
+                before, after = (day_statistics(store.panel_path(node, day)) for day in pair)
+                empty = after["first_ns"] // store.step_ns - before["last_ns"] // store.step_ns - 1
+                lengths.append(int(empty) * store.step_ns)
+    return [length for length in lengths if length >= GAP_NS]
 
 
 def _learn_names(store: Store, staged: list[Finished]) -> dict[str, str]:
