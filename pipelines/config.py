@@ -42,7 +42,7 @@ class IngestSettings(Settings):
     strip_domain: bool = True
     """n7.example.net in a log joins n7 in the metrics."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    """A name or address as exported: the canonical node."""
+    """A name or address as exported: the canonical node. Two names of one machine are two nodes without it."""
     dropped_labels: tuple[str, ...] = (
         "job",
         "instance",

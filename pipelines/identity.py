@@ -33,7 +33,7 @@ class Identity(NamedTuple):
     """Who one labelled series is about.
 
     ``node`` is "" when nothing names one; ``settled`` is False when it is only an address or a pod's name, for
-    want of a better one; ``address`` is the scraped host.
+    want of a better one; ``address`` is the scraped host, as a node would be named by it.
     """
 
     node: str
@@ -173,7 +173,7 @@ class Identifier:
         address = _first(pci, labels, self._settings.pci_labels)
         hidden = self._hidden_of(named, of_a_gpu, of_a_target, uuid != "")
         rest = {key: value for key, value in labels.items() if key not in hidden and value not in _NOTHING}
-        return node, uuid, metric_text("", rest), address, settled, without_port(labels.get("instance", ""))
+        return node, uuid, metric_text("", rest), address, settled, host(labels.get("instance", ""), self._settings)
 
     def _hidden_of(self, named: frozenset[str], of_a_gpu: bool, of_a_target: bool, has_gpu: bool) -> frozenset[str]:
         """Labels that are no part of a series' own name."""

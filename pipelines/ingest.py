@@ -163,6 +163,7 @@ class _Report:
             "conflicts": self.merged.conflicts + inside,
             "duplicates": self.merged.duplicates,
             **totals,
+            "doubles": store.hosts().doubles(store.nodes()),
             "step_seconds": store.step_ns / 1e9,
             "scrape_seconds": _cadence(store),
             "start": None if start is None else to_time(start).isoformat(),

@@ -14,6 +14,7 @@ from features import gauge
 from features.tables import Panel, Series, to_time
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
+from pipelines.hosts import Hosts
 from pipelines.identity import Identifier, Identity, last_known
 from pipelines.readers.samples import SampleChunk
 
@@ -38,14 +39,13 @@ def panels(
     end_ns: int,
     *,
     node: str = "",
-    addresses: dict[str, str] | None = None,
 ) -> tuple[dict[str, Panel], pd.DataFrame]:
     """Raw panels of every node over the cells that start in ``[start_ns, end_ns)``, and the GPUS seen.
 
     Each panel is bit-equal to what `Store.panel` gives after the same samples were ingested, for the series
-    that have a sample in the span. ``addresses`` are those the store has names for (`Store.addresses`).
+    that have a sample in the span.
     """
-    found = gather(chunks, config, step_ns, start_ns, end_ns, node=node, addresses=addresses)
+    found = gather(chunks, config, step_ns, start_ns, end_ns, node=node)
     return found.panels, found.gpus
 
 
@@ -57,25 +57,21 @@ def gather(
     end_ns: int,
     *,
     node: str = "",
-    addresses: dict[str, str] | None = None,
 ) -> Taken:
     """As `panels`, with the times at which gauges of XIDs were read."""
     identifier = Identifier(config.ingest, node)
     held: list[tuple[Identity, SampleChunk]] = []
-    known: defaultdict[str, set[str]] = defaultdict(set)
+    known = Hosts()
     for chunk in chunks:
         identity = identifier.identify(chunk.labels)
         if not identity.node or not identity.series.metric:
             continue
         held.append((identity, chunk))
-        if identity.settled and identity.address and identity.address != identity.node:
-            known[identity.address].add(identity.node)
-    names = {address: next(iter(nodes)) for address, nodes in known.items() if len(nodes) == 1} | (addresses or {})
+        known.see(identity)
+    names = known.names()
     by_node: defaultdict[str, list[tuple[Identity, SampleChunk]]] = defaultdict(list)
     for identity, chunk in held:
-        by_node[identity.node if identity.settled else names.get(identity.node, identity.node)].append(
-            (identity, chunk)
-        )
+        by_node[names.get(identity.node, identity.node)].append((identity, chunk))
     held.clear()
     times = np.arange(-(-start_ns // step_ns), -(-end_ns // step_ns), dtype=np.int64) * step_ns
     found, gpus, stamps = {}, list[dict[Hashable, object]](), {}

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from pipelines.day_lines import DayLines
 from pipelines.grid import Cells
 from pipelines.identity import last_known
+from pipelines.panel_files import day_statistics
 from pipelines.staging import Finished, Key
 from pipelines.store import Store, frame_bytes, node_folder, replace_file
 
@@ -30,7 +32,7 @@ class Merged(NamedTuple):
     conflicts
         Samples that contradicted another of their time.
     gaps, gap_seconds
-        Breaks of a node's samples.
+        Breaks of a node's samples within the days written and between them and their neighbours.
     duplicates
         Log lines that another input, or the store, had already.
     """
@@ -50,9 +52,9 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
     staged = Finished.all(store.path / "staging")
     if not staged:
         return Merged()
-    names = _learn_addresses(store, staged)
+    names = _learn_names(store, staged)
     samples, lines = _plan(store, staged, names, "samples"), _plan(store, staged, names, "logs")
-    conflicts = gaps = gap_ns = 0
+    conflicts, gaps = 0, list[int]()
     for number, ((node, day), sources) in enumerate(sorted(samples.items())):
         if progress:
             progress(f"writing {node} ({number + 1} of {len(samples)} node-days)")
@@ -61,8 +63,8 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
             _add(cells, store, source)
         store.merge_day(node, day, cells)
         conflicts += cells.conflicts
-        found = cells.gaps(GAP_NS)
-        gaps, gap_ns = gaps + len(found), gap_ns + sum(found)
+        gaps += cells.gaps(GAP_NS)
+    gaps += _gaps_between_days(store, samples)
     duplicates = 0
     for number, ((node, day), sources) in enumerate(sorted(lines.items())):
         if progress:
@@ -77,7 +79,7 @@ def merge(store: Store, progress: Callable[[str], None] | None = None) -> Merged
         replace_file(store.path / "inputs" / f"{finished.folder.name}.json", json.dumps(finished.record).encode())
     for finished in staged:
         shutil.rmtree(finished.folder)
-    return Merged(conflicts, gaps, gap_ns / 1e9, duplicates)
+    return Merged(conflicts, len(gaps), sum(gaps) / 1e9, duplicates)
 
 
 Source = tuple[Finished | None, Key]  # None: what the store holds under an address that has now got a name
@@ -88,8 +90,7 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
     plan: defaultdict[Key, list[Source]] = defaultdict(list)
     for finished in staged:
         for node, day in finished.keys(kind):
-            target = names.get(node, node) if node in finished.unsettled or kind == "logs" else node
-            plan[target, day].append((finished, (node, day)))
+            plan[names.get(node, node), day].append((finished, (node, day)))
     days = store.days if kind == "samples" else store.log_days
     for node, target in names.items():
         for day in days(node):
@@ -97,16 +98,28 @@ def _plan(store: Store, staged: list[Finished], names: dict[str, str], kind: str
     return plan
 
 
-def _learn_addresses(store: Store, staged: list[Finished]) -> dict[str, str]:
+def _gaps_between_days(store: Store, written: Iterable[Key]) -> list[int]:
+    """Lengths [ns] of the breaks from a day's last sample to the next held day's first, where one of the two is new."""
+    fresh: defaultdict[str, set[int]] = defaultdict(set)
+    for node, day in written:
+        fresh[node].add(day)
+    lengths = []
+    for node, days in fresh.items():
+        for pair in pairwise(store.days(node)):
+            if days.intersection(pair):
+                before, after = (day_statistics(store.panel_path(node, day)) for day in pair)
+                empty = after["first_ns"] // store.step_ns - before["last_ns"] // store.step_ns - 1
+                lengths.append(int(empty) * store.step_ns)
+    return [length for length in lengths if length >= GAP_NS]
+
+
+def _learn_names(store: Store, staged: list[Finished]) -> dict[str, str]:
     """Addresses that are known to be one node: an exporter that names the node and is scraped there said so."""
-    known: defaultdict[str, set[str]] = defaultdict(set)
-    known.update({address: set(nodes) for address, nodes in store.address_book().items()})
+    hosts = store.hosts()
     for finished in staged:
-        for address, nodes in finished.addresses.items():
-            known[address].update(nodes)
-    said = {address: sorted(nodes) for address, nodes in sorted(known.items())}
-    replace_file(store.path / "addresses.json", json.dumps(said).encode())
-    return store.addresses()
+        hosts.add(finished.hosts.named, finished.hosts.unsettled)
+    replace_file(store.path / "hosts.json", json.dumps(hosts.said()).encode())
+    return hosts.names()
 
 
 def _add(cells: Cells, store: Store, source: Source) -> None:
@@ -158,7 +171,7 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
         for node, gpu, pci, first, last in finished.gpus:
             rows.append(
                 {
-                    "node": names.get(node, node) if node in finished.unsettled else node,
+                    "node": names.get(node, node),
                     "gpu": gpu,
                     "pci": pci,
                     "first": pd.Timestamp(first, tz="UTC"),
@@ -172,11 +185,11 @@ def _merge_gpus(store: Store, staged: list[Finished], names: dict[str, str]) -> 
 
 def _merge_codes(store: Store, staged: list[Finished], names: dict[str, str]) -> None:
     """The first code of every gauge of XIDs; of two inputs the earlier sample's."""
-    held = {(names.get(node, node), gpu): found for (node, gpu), found in store.first_codes().items()}
-    for finished in staged:
-        for node, gpu, time, code in finished.first_codes:
-            key = (names.get(node, node) if node in finished.unsettled else node, gpu)
-            held[key] = min((time, code), held.get(key, (time, code)))
+    held: dict[tuple[str, str], tuple[int, float]] = {}
+    known = [(node, gpu, *found) for (node, gpu), found in store.first_codes().items()]
+    for node, gpu, time, code in chain(known, *(finished.first_codes for finished in staged)):
+        key = names.get(node, node), gpu
+        held[key] = min((time, code), held.get(key, (time, code)))
     if held:
         said = [[*key, *found] for key, found in sorted(held.items())]
         replace_file(store.path / "first_codes.json", json.dumps(said).encode())

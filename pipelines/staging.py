@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from features import gauge
 from features.tables import Series
 from pipelines.grid import DAY_NS, by_day, last_of_cells
+from pipelines.hosts import Hosts
 from pipelines.identity import Identifier, Identity
 from pipelines.readers.samples import SampleChunk
 from pipelines.readers.tally import Tally
@@ -55,8 +56,7 @@ class Staged:
         self._series: dict[Series, int] = {}
         self._parts: list[dict[str, Any]] = []
         self._gpus: dict[tuple[str, str, str], list[int]] = {}
-        self._addresses: defaultdict[str, set[str]] = defaultdict(set)
-        self._unsettled: set[str] = set()
+        self._hosts = Hosts()
         self._first_codes: dict[tuple[str, str], tuple[int, float]] = {}
         self._line_count = 0
         self.conflicts = 0
@@ -77,17 +77,14 @@ class Staged:
             self._times[first : self._used], self._values[first : self._used] = times[low:high], values[low:high]
             self._samples[node, day].append((number, first, self._used))
             self._held += _SAMPLE_BYTES * size + _CHUNK_BYTES
-        self._remember(identity, int(times[0]), int(times[-1]))
+        self._hosts.see(identity)
+        self._remember_gpu(identity, int(times[0]), int(times[-1]))
 
-    def _remember(self, identity: Identity, first: int, last: int) -> None:
-        """Which GPU was where, and which address is which node."""
+    def _remember_gpu(self, identity: Identity, first: int, last: int) -> None:
+        """Which GPU was where."""
         if identity.series.gpu:
             seen = self._gpus.setdefault((identity.node, identity.series.gpu, identity.pci), [first, last])
             seen[0], seen[1] = min(seen[0], first), max(seen[1], last)
-        if not identity.settled:
-            self._unsettled.add(identity.node)
-        elif identity.address and identity.address != identity.node:
-            self._addresses[identity.address].add(identity.node)
 
     def _remember_code(self, identity: Identity, chunk: SampleChunk) -> None:
         """The first code that each gauge of XIDs showed: the cell it lies in may hold a later one."""
@@ -159,8 +156,7 @@ class Staged:
             "parts": self._parts,
             "series": list(self._series),
             "gpus": [[*key, *seen] for key, seen in sorted(self._gpus.items())],
-            "addresses": {address: sorted(nodes) for address, nodes in sorted(self._addresses.items())},
-            "unsettled": sorted(self._unsettled),
+            **self._hosts.said(),
             "first_codes": [[*key, *found] for key, found in sorted(self._first_codes.items())],
         }
         replace_file(self.folder / "done.json", json.dumps(said).encode())
@@ -195,8 +191,7 @@ class Finished:
         said = json.loads((folder / "done.json").read_bytes())
         self.record: dict[str, Any] = said["record"]
         self.gpus: list[list[Any]] = said["gpus"]
-        self.addresses: dict[str, list[str]] = said["addresses"]
-        self.unsettled: set[str] = set(said["unsettled"])
+        self.hosts = Hosts.read(said)
         self.first_codes: list[tuple[str, str, int, float]] = [tuple(row) for row in said.get("first_codes", ())]
         self._series = [Series(*pair) for pair in said["series"]]
         self._where: defaultdict[tuple[str, Key], list[tuple[str, int]]] = defaultdict(list)

@@ -6,6 +6,7 @@
     STORE/panels/<node>/<2026-01-04>.parquet time, one column a series (``metric|gpu``), sample offsets
     STORE/logs/<node>/<2026-01-04>.parquet   rows of LOGS in time order
     STORE/gpus.parquet sessions.parquet incidents.parquet first_codes.json
+    STORE/hosts.json                         scraped hosts and the nodes named there
     STORE/inputs/<digest>.json               what was taken in; written when it is in for good
     STORE/staging/                           inputs on their way in
     STORE/cache/                             what can be computed again
@@ -37,6 +38,7 @@ from features.tables import GPUS, LOGS, SESSIONS, BusyError, InputError, Panel, 
 from pipelines.day_lines import SCHEMA as LINES_SCHEMA
 from pipelines.day_lines import lines_statistics
 from pipelines.grid import DAY_NS, Cells
+from pipelines.hosts import Hosts
 from pipelines.panel_files import day_statistics, read_day, read_stamps, read_values, write_day
 
 FORMAT = 1
@@ -277,11 +279,10 @@ class Store:
         """Which GPU was seen at which PCI address, the last known one: GPUS."""
         return read_frame(self.path / "gpus.parquet", GPUS)
 
-    def address_book(self) -> dict[str, list[str]]:
-        """Scraped addresses and every node that was named in series scraped there."""
-        path = self.path / "addresses.json"
-        book: dict[str, list[str]] = json.loads(path.read_bytes()) if path.exists() else {}
-        return book
+    def hosts(self) -> Hosts:
+        """Scraped hosts and the nodes that were named there."""
+        path = self.path / "hosts.json"
+        return Hosts.read(json.loads(path.read_bytes())) if path.exists() else Hosts()
 
     def first_codes(self) -> dict[tuple[str, str], tuple[int, float]]:
         """By node and `features.gauge.device`, time [ns] and code of the first sample of its gauge of XIDs."""
@@ -293,10 +294,6 @@ class Store:
         """When a day's samples were taken, int64 [T] (-1 without one), of the metrics that `wanted` says yes to."""
         path = self.panel_path(node, day)
         return dict(zip(*read_stamps(path, wanted), strict=True)) if path.exists() else {}
-
-    def addresses(self) -> dict[str, str]:
-        """Addresses that are one node's; one with series of several nodes (kube-state-metrics) is none's."""
-        return {address: nodes[0] for address, nodes in self.address_book().items() if len(nodes) == 1}
 
     def sessions(self) -> pd.DataFrame:
         """Tries of training jobs: SESSIONS."""

@@ -219,10 +219,26 @@ def warn(report: dict[str, Any], window: timedelta) -> None:
             held,
             format_duration(window * ceil(_FEW_SAMPLES / held)),
         )
+    if report["doubles"]:
+        _warn_of_doubles(*report["doubles"])
     if report["gaps"]:
         log.warning(
             "%d gaps of ten minutes or more in nodes' samples, %s minutes", report["gaps"], report["gap_minutes"]
         )
+
+
+def _warn_of_doubles(first: tuple[str, str], *others: tuple[str, str]) -> None:
+    node, host = first
+    log.warning(
+        "%s and %s%s%s are kept as two nodes but look like one machine; if they are one, set ingest.aliases to "
+        '{ "%s" = "%s" } and ingest into a new store',
+        node,
+        "its scraped host " if node.casefold() != host.casefold() else "",
+        host,
+        f" (and {len(others)} more such pairs)" if others else "",
+        host,
+        node,
+    )
 
 
 def describe_ingest(report: dict[str, object]) -> str:

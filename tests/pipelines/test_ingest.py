@@ -229,6 +229,25 @@ def test_an_address_becomes_the_node_that_another_exporter_names_there(tmp_path:
     assert panel(tmp_path / "s", "n7").series == (Series("m", "GPU-a"), Series("node_load1"))
 
 
+@pytest.mark.parametrize("hour", [2, 22])  # within a day and over midnight
+def test_a_break_of_five_hours_is_one_wherever_midnight_is(tmp_path: Path, hour: int) -> None:
+    stop = T0 + hour * 3_600_000
+    text = line([1, 2], first=stop - 60_000, step=30_000) + line([3, 4], first=stop + 5 * 3_600_000, step=30_000)
+    report = ingest(tmp_path / "s", CONFIG, metrics=[put(tmp_path / "m", text)])
+    assert (report["gaps"], report["gap_minutes"]) == (1, 300)
+
+
+def test_a_break_between_days_is_told_by_the_run_that_brings_one_of_them(tmp_path: Path) -> None:
+    given = [put(tmp_path / str(day), line([1], first=T0 + day * 86_400_000)) for day in (0, 30, 10)]
+    told = [ingest(tmp_path / "s", CONFIG, metrics=[path]) for path in (*given, given[0])]
+    assert [report["gaps"] for report in told] == [0, 1, 2, 0]
+
+
+def test_midnight_is_no_gap(tmp_path: Path) -> None:
+    path = put(tmp_path / "m", line([1] * 8, first=T0 + 86_400_000 - 60_000, step=30_000))
+    assert ingest(tmp_path / "s", CONFIG, metrics=[path])["gaps"] == 0
+
+
 def test_sessions_and_incidents_are_taken_in(tmp_path: Path) -> None:
     sessions = put(
         tmp_path / "sessions.csv",
