@@ -80,12 +80,14 @@ def family(metric: str) -> Family:
 # Field names of what counts faults, and of what strains a device; parts of other words are barred ("interrupts"). Of
 # the time a GPU's clocks are held back only heat and reliability are faults: at its power cap it does its work.
 _FAULT = re.compile(
-    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|(thermal|reliability)_violation|throttle|event_reasons|edac|"
-    r"retrans|drop|(?<!disk_)discard|recovery|"
+    r"(?<!int)err|replay|crc|ecc|sbe|dbe|remap|retired|(thermal|reliability)_violation|throttle|edac|"
+    r"event_reasons|(therm|hw|brake)_slowdown_ns|retrans|drop|(?<!disk_)discard|recovery|"
     r"link_down|corrected|_aer|mce_|symbol|timeout|fail|(?<!de)(?<!pg)(?<!pgmaj)fault|reset|poison|xid|lost|overrun",
     re.IGNORECASE,
 )
-_AT_WORK = re.compile(r"(power|board_limit|sync_boost|low_util|total_\w+)_violation", re.IGNORECASE)
+_AT_WORK = re.compile(
+    r"(power|board_limit|sync_boost|low_util|total_\w+)_violation|(power_cap|sync_boost)_ns", re.IGNORECASE
+)
 # Faults of these are of an accelerator, of memory or of what joins them; any other is the host's
 _NEAR = frozenset({"ecc", "nvlink", "pcie", "thermal", "power", "clocks"})
 _NEAR_LINES = frozenset(f"logs.device_{name}" for name in ("gpu", "bus", "memory"))

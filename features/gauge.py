@@ -12,19 +12,38 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import catalogue
-from features.tables import EVENTS, Panel, conform, to_time
+from features.tables import EVENTS, Panel, Series, conform, to_time
 
 # DCGM_FI_DEV_XID_ERRORS and recording rules made of it: the value is the code
 _GAUGE = re.compile(r"(?:^|_)xid_errors?(?:$|\{)", re.IGNORECASE)
-# DCGM_EXP_XID_ERRORS_COUNT{xid="31"} and its like: the value is a count, the code is a label
+# DCGM_EXP_XID_ERRORS_COUNT{xid="31"} (errors of the last minutes) and counters: the value is a count, the code a label
 _COUNTED = re.compile(r"(?:^|_)xid_errors?_(?:count|total)(?:$|\{)", re.IGNORECASE)
 _CODE = re.compile(r'[{,](?:xid|err_code|xid_code|code)="(\d{1,5})"', re.IGNORECASE)
+_RUNNING = re.compile(r"_total(?:$|\{)", re.IGNORECASE)
+# What tells GPUs apart where their UUIDs were not exported, the most certain first
+_PLACES = (
+    "pci_bus_id",
+    "pci_bus_addr",
+    "pci",
+    "bus_id",
+    "gpu",
+    "gpu_id",
+    "gpu_index",
+    "index",
+    "minor_number",
+    "device",
+)
+_PLACE = tuple(re.compile(rf'[{{,]{label}="([^"]+)"', re.IGNORECASE) for label in _PLACES)
 MOST_CODE = 99_999  # above it are DCGM's blanks
 
 
 class Gauge(NamedTuple):
-    """What the exporter said of one GPU: `codes` float64 [T], NaN where it said nothing."""
+    """What the exporter said of one GPU, or of one code of it: `codes` float64 [T], NaN where it said nothing.
 
+    `device` is what tells it from the node's other gauges, see `device`; `gpu` a UUID, "" where none was exported.
+    """
+
+    device: str
     gpu: str
     codes: NDArray[np.float64]
 
@@ -35,20 +54,43 @@ def is_gauge(metric: str) -> bool:
     return bool(_GAUGE.search(metric) or (_COUNTED.search(metric) and _CODE.search(metric)))
 
 
+@lru_cache(maxsize=1 << 16)
+def device(series: Series) -> str:
+    """What a gauge speaks of: a GPU by its UUID, or by the place that the labels name; with its code if it has one.
+
+    The last code of one GPU must not hide another's, nor errors of one code those of another.
+    """
+    places = (found[1] for label in _PLACE if (found := label.search(series.metric)))
+    place = series.gpu or next(places, "")
+    code = _code(series.metric)
+    return place if code is None else f"{place}#{code:g}"
+
+
+def _code(metric: str) -> float | None:
+    """The code among the labels of a series that counts one."""
+    found = None if _GAUGE.search(metric) else _CODE.search(metric)
+    return None if found is None else float(found[1])
+
+
 def code_of(metric: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The codes that samples of such a series tell; NaN where they tell none."""
-    if not _GAUGE.search(metric) and (found := _CODE.search(metric)):
-        return np.where(np.isnan(values), np.nan, np.where(values > 0, float(found[1]), 0.0))
-    return np.where((values >= 0) & (values <= MOST_CODE), values, np.nan)
+    """The codes that samples of such a series tell; NaN where they tell none.
+
+    A counter's have its count behind the point, so that each increase is a change: 79.001, 79.002.
+    """
+    code = _code(metric)
+    if code is None:
+        return np.where((values >= 0) & (values <= MOST_CODE), values, np.nan)
+    said = code + values % 1000 / 1000 if _RUNNING.search(metric) else np.full(len(values), code)
+    return np.where(np.isnan(values), np.nan, np.where(values > 0, said, 0.0))
 
 
 def read_gauges(panel: Panel) -> list[Gauge]:
-    """The last code of each GPU over the panel; a change of labels goes on where the former series ended.
+    """The last code of each device over the panel; a change of labels goes on where the former series ended.
 
     A series that counts one code is there only once there was an error: before and after, while its GPU has any
     sample, the code is 0.
     """
-    by_gpu: dict[str, list[tuple[int, NDArray[np.float64]]]] = {}
+    found: dict[tuple[str, str], list[tuple[int, NDArray[np.float64]]]] = {}
     for series, values in zip(panel.series, panel.values, strict=True):
         if is_gauge(series.metric):
             codes = code_of(series.metric, values)
@@ -56,15 +98,15 @@ def read_gauges(panel: Panel) -> list[Gauge]:
             if not _GAUGE.search(series.metric):
                 seen = _seen(panel, series.gpu)
                 codes = np.where(np.isnan(codes) & seen, 0.0, codes)
-            by_gpu.setdefault(series.gpu, []).append((first, codes))
+            found.setdefault((device(series), series.gpu), []).append((first, codes))
     out = []
-    for gpu in sorted(by_gpu):
-        rows = [codes for _, codes in sorted(by_gpu[gpu], key=itemgetter(0))]
+    for key in sorted(found):
+        rows = [codes for _, codes in sorted(found[key], key=itemgetter(0))]
         merged = np.full(len(panel.times), np.nan)
         for row in rows:  # the series that began last speaks, and a code speaks before a zero
             said = ~np.isnan(row) & ((row > 0) | np.isnan(merged))
             merged[said] = row[said]
-        out.append(Gauge(gpu, merged))
+        out.append(Gauge(*key, merged))
     return out
 
 
@@ -102,9 +144,9 @@ def from_gauge(
         time = to_time(int(times[known[place]]))
         since = to_time(int(times[known[place - 1]])) if place else None
         code = int(said[place])
-        detail = f"gauge changed from {int(former[place])} to {code}" + (
-            f" after {since:%Y-%m-%dT%H:%M:%SZ}" if since is not None else ""
-        )
+        old = int(former[place])
+        detail = f"gauge changed from {old} to {code}" if old != code else f"the count of {code} rose"
+        detail += "" if since is None else f" after {since:%Y-%m-%dT%H:%M:%SZ}"
         rows.append(
             {
                 "node": node, "gpu": gpu, "pci": pci, "time": time, "last": time, "xid": code, "origin": "gauge",

@@ -1,7 +1,7 @@
 """What a node has been through: earlier incidents, exclusions from jobs, signs of wear.
 
-Only what lies strictly before the window's start counts, and of an incident only its first line: a flood that is
-still running is never its own precursor, and nothing here moves when later lines come in. Times are as
+Only what lies strictly before the window's start counts, and of an incident only its first line on the node: a flood
+that is still running is never its own precursor, and nothing here moves when later lines come in. Times are as
 ``log(1 + seconds)``, counts as ``log(1 + n)``; what lies further back than a week is as good as never.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from features import names
 from features.chains import exclusions
-from features.tables import to_time
+from features.tables import to_ns, to_time
 from features.windows import as_ns
 
 _WEEK_NS = 7 * 86_400 * 1_000_000_000
@@ -38,7 +38,7 @@ def columns(
     windows: pd.DataFrame, failures: pd.DataFrame, events: pd.DataFrame, sessions: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """`COLUMNS` for every window, float32, in the windows' order and with their index."""
-    incidents = _times_by_node(_exploded(failures))
+    incidents = _times_by_node(_exploded(failures, events))
     wear = events["kind"] == "degradation" if len(events) else np.zeros(0, dtype=bool)
     told = _times_by_node(events[~wear & (events["kind"] != "metadata")]) if len(events) else {}
     worn = _times_by_node(events[wear]) if len(events) else {}
@@ -69,13 +69,17 @@ def _times_by_node(frame: pd.DataFrame) -> Mapping[str, NDArray[np.int64]]:
     return {str(node): np.sort(as_ns(rows["time"])) for node, rows in frame.groupby("node")} if len(frame) else {}
 
 
-def _exploded(failures: pd.DataFrame) -> pd.DataFrame:
-    """One row a failure and node it touched."""
-    pairs = [
-        (str(node), pd.Timestamp(time))
-        for first, others, time in zip(failures["node"], failures["nodes"], failures["time"], strict=True)
-        for node in {first, *(others if isinstance(others, (list, tuple)) else ())}
-    ]
+def _exploded(failures: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """One row a failure and node it touched, at the node's own first event of it."""
+    own = _times_by_node(events)
+    pairs = []
+    columns = (failures[name] for name in ("node", "nodes", "time", "end"))
+    for first, others, time, end in zip(*columns, strict=True):
+        pairs.append((str(first), pd.Timestamp(time)))
+        for node in {*others} - {first} if isinstance(others, (list, tuple)) else ():
+            times = own.get(node, np.zeros(0, dtype=np.int64))
+            within = times[(times >= to_ns(time)) & (times <= to_ns(end))]
+            pairs.append((str(node), to_time(int(within[0])) if len(within) else pd.Timestamp(time)))
     return _frame(pairs)
 
 

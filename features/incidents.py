@@ -3,9 +3,9 @@
 Which events belong together:
 
 - failures of one node with less than ``incident_gap`` between one's last line and the next's first;
-- the same code on other nodes within ``cascade_gap`` (a fabric or a job takes several nodes at once);
-- codes of programs on any node within ``incident_gap``: the ranks of one job die one after another; and the code
-  that comes with such a death of a whole job within ``cascade_gap``;
+- the same code that begins on other nodes within ``cascade_gap`` of one another (a fabric or a job takes several nodes
+  at once), for ``incident_gap`` at most;
+- what begins within ``cascade_gap`` of codes of programs on `ABORT_NODES` nodes: a job dies whole, of several codes;
 - a gauge's code within `ECHO` of the same code in the node's log;
 - a GPU that vanishes during or after an incident of its own.
 
@@ -62,7 +62,7 @@ def group(events: pd.DataFrame, settings: LabelSettings, given: pd.DataFrame | N
         Frame of `EVENTS` of all origins.
     given
         Incidents known from elsewhere (node, start, end, kind), or None. Each is a failure of its own; one that
-        meets a failure found here is the same failure.
+        meets a failure found here, or starts within ``recovery`` after it, is the same failure.
 
     Returns
     -------
@@ -155,13 +155,11 @@ def _components(targets: pd.DataFrame, settings: LabelSettings) -> NDArray[np.in
     absent = origins == "absence"
     parent = list(range(len(targets)))
     _chain(parent, nodes, first, last, gap - 1, ~absent)
-    # Of a cascade the beginnings count: two floods that overlap for hours need not be one
-    _chain(parent, codes, first, first, cascade, ~absent)
-    programs = (targets["kind"] == "application").to_numpy()
-    _chain(parent, np.zeros(len(targets)), first, last, gap - 1, programs & ~absent)
-    for index in np.flatnonzero(~programs & ~absent).tolist():
+    begins = _spread(parent, codes, first, cascade, gap, ~absent)
+    programs = begins & (targets["kind"] == "application").to_numpy()
+    for index in np.flatnonzero(begins).tolist():
         abort = programs & (np.abs(first - first[index]) <= cascade)
-        if len(set(nodes[abort])) >= ABORT_NODES:  # what made the job die
+        if len(set(nodes[abort])) >= ABORT_NODES:  # one job's death, and what made it die
             _link(parent, index, np.flatnonzero(abort)[:1])
     for index in np.flatnonzero(origins == "gauge").tolist():
         echo = (nodes == nodes[index]) & (codes == codes[index]) & (origins == "log")
@@ -193,6 +191,37 @@ def _chain(
             _link(parent, index, [reach[key][1]])
         end = int(last[index])
         reach[key] = (max(end, reach[key][0]) if key in reach else end, index)
+
+
+def _spread(
+    parent: list[int],
+    codes: NDArray[Any],
+    first: NDArray[np.int64],
+    step: int,
+    most: int,
+    among: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Link incidents of nodes in which one code begins at most `step` after it came in one before; where codes begin.
+
+    Of a cascade the beginnings count: two floods that overlap for hours need not be one. And it ends: what begins
+    `most` after its first line is another, or errors that have nothing in common would go on as one for days.
+    """
+    begins = np.zeros(len(parent), dtype=np.bool_)
+    alone = [_root(parent, index) for index in range(len(parent))]
+    of: dict[tuple[int, int], int] = {}  # an incident's code: the event with which its cascade began
+    latest: dict[int, tuple[int, int]] = {}  # a code's latest cascade: its first event, its last event's beginning
+    for index in sorted(np.flatnonzero(among).tolist(), key=lambda place: int(first[place])):
+        code, begin = int(codes[index]), int(first[index])
+        head, before = latest.get(code, (index, begin))
+        goes_on = begin - before <= step and begin - int(first[head]) < most
+        if (alone[index], code) not in of:
+            begins[index] = True
+            of[alone[index], code] = head = head if goes_on else index
+            _link(parent, index, [head])
+        elif not goes_on or of[alone[index], code] != head:
+            continue  # a line more of an incident that is known
+        latest[code] = head, begin
+    return begins
 
 
 def _root(parent: list[int], index: int) -> int:
@@ -282,25 +311,16 @@ def _dated(events: pd.DataFrame, incident: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: LabelSettings) -> list[dict[str, Any]]:
-    """The failures with the given ones: one that meets a failure of its node is that failure, told twice."""
+    """The failures with the given ones; one that `_meant` a failure is that failure, told twice."""
     rows = [dict(row) for row in rows]
-    found = len(rows)
-    taken: set[int] = set()
+    found = dict(enumerate(rows))
     columns = (given[name] for name in ("node", "start", "end", "kind"))
     for node, start, end, kind in sorted(zip(*columns, strict=True), key=lambda row: (row[1], row[0])):
-        meets = [
-            index
-            for index, row in enumerate(rows[:found])
-            if index not in taken
-            and node in row["nodes"]
-            and start < row["end"] + settings.incident_gap
-            and row["time"] < end + settings.incident_gap
-        ]
-        if meets:
-            taken.add(meets[0])
-            row = rows[meets[0]]
+        place = _meant(found, node, start, end, settings)
+        if place is not None:
+            row = found.pop(place)
             row["end"] = max(row["end"], end)
-            row["origin"] += "+given"
+            row["origin"] += "" if "given" in row["origin"] else "+given"
             row["evidence"] += f"; given as {kind or 'an incident'}"
             continue
         rows.append(
@@ -311,6 +331,23 @@ def _with_given(rows: list[dict[str, Any]], given: pd.DataFrame, settings: Label
             }
         )  # fmt: skip
     return rows
+
+
+def _meant(
+    found: dict[int, dict[str, Any]], node: str, start: pd.Timestamp, end: pd.Timestamp, settings: LabelSettings
+) -> int | None:
+    """Place of the failure that a given incident is of: the latest one begun by its start, else the first within it.
+
+    People open tickets late: until the node has recovered, one is of the failure before it.
+    """
+    gap, late = settings.incident_gap, max(settings.incident_gap, settings.recovery)
+    meets = [
+        (row["time"], place)
+        for place, row in found.items()
+        if node in row["nodes"] and start < row["end"] + late and row["time"] < end + gap
+    ]
+    begun = [met for met in meets if met[0] < start + gap]
+    return max(begun)[1] if begun else min(meets)[1] if meets else None
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:

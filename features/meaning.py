@@ -72,7 +72,7 @@ BOUNDS = (
     Bound(r"nvidia_smi_utilization_\w*_ratio", 0, 1.1, "a share of time; a little over 1 is rounding"),
     Bound(r"DCGM_FI_DEV_\w*TEMP\w*", -60, 250, "degrees Celsius of silicon, limits and margins among them"),
     Bound(r"(node_hwmon_temp_celsius|node_thermal_zone_temp|nvidia_smi_temperature\w*)", -60, 250, "degrees Celsius"),
-    Bound(r"DCGM_FI_DEV_\w*POWER\w*(?<!VIOLATION)", 0, 20_000, "watts of one GPU or its module"),
+    Bound(r"DCGM_FI_DEV_\w*POWER\w*(?<!VIOLATION)(?<!_NS)", 0, 20_000, "watts of one GPU or its module"),
     Bound(r"DCGM_FI_DEV_\w*_CLOCK", 0, 20_000, "MHz"),
     Bound(r"DCGM_FI_DEV_FB_\w+", 0, 4_194_304, "MiB; 4 TiB is more than any GPU has"),
     Bound(r"up", 0, 1, "Prometheus sets it to 0 or 1"),

@@ -163,11 +163,12 @@ class LabelSettings(Settings):
     grace: Duration = timedelta(minutes=10)
     """An alarm this late still counts as "at"."""
     recovery: Duration = timedelta(minutes=60)
-    """After the last line: neither normal nor a warning."""
+    """After the last line: neither normal nor a warning. An incident given (ingest --incidents) that starts within it
+    is the same failure."""
     incident_gap: Duration = timedelta(minutes=3)
     """XIDs of a node nearer than this are one incident."""
     cascade_gap: Duration = timedelta(seconds=15)
-    """The same code on other nodes within this is one incident."""
+    """The same code that begins on other nodes within this is one incident, as are programs failing on three nodes."""
     preset: str = "hardware"
     """Which codes are failures: hardware, paper or all."""
     hardware: tuple[int, ...] = ()

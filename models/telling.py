@@ -34,6 +34,7 @@ Make = Callable[[], Scorer]
 
 BLOCKS = 4
 _EMBARGO = 80 * 60_000_000_000  # an hour, and what a row looks back for what is gone
+_LONGEST = 2 * _EMBARGO  # of a time without windows, as blocks count it
 _MOST = 10.0  # surprise of a metric: beyond that a tail is only drawn
 _MOST_ROWS = 60_000  # quiet rows that label-free models learn from
 _AT_ONCE = 10_000  # rows at a time: a matrix of thousands of columns is not held whole
@@ -102,7 +103,9 @@ def blocks(where: Place, quiet: NDArray[np.bool_], count: int = BLOCKS) -> list[
     that lived through the same hour.
     """
     embargo = _EMBARGO if (where.node != "").any() else 0
-    since = where.end - where.end.min() if len(where.end) else where.end
+    moments, at = np.unique(where.end, return_inverse=True)
+    gone = np.minimum(np.diff(moments, prepend=moments[:1]), _LONGEST)  # a hole of a month is no span of its own
+    since = np.cumsum(gone)[at]
     slot = max(-(-(int(since.max(initial=0)) + 1) // count), embargo, 1)
     number, code = since // slot, pd.factorize(where.node, sort=True)[0]
     into = since % slot

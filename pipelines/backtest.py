@@ -10,7 +10,7 @@ import pandas as pd
 from features.settings import to_nanoseconds
 from features.tables import InputError, to_ns
 from features.windows import ends as ends_of
-from pipelines import paging
+from pipelines import monitored, paging
 from pipelines.asking import Source, with_context
 from pipelines.config import Config
 from pipelines.judging import judge
@@ -20,7 +20,6 @@ from pipelines.store import Store
 from pipelines.watch import Watch
 
 _AT_ONCE = 288  # window ends judged together: a day at the usual stride, so memory holds a day
-_DAY_NS = 86_400_000_000_000
 
 
 def backtest(
@@ -42,7 +41,8 @@ def backtest(
     """
     frozen, name = load(model, bundle_dir, tracking_uri or config.tracking.uri)
     settings = frozen.configure(config)
-    first, last = Store.open(store).span()
+    history = Store.open(store)
+    first, last = history.span()
     low = first if start is None else max(first, to_ns(start))
     high = last if end is None else min(last, to_ns(end))
     ends = ends_of(low, high, frozen.features.window).tolist()
@@ -61,11 +61,11 @@ def backtest(
         watch.trim()
         found = judge(moment, frozen, settings, whole, part[0])
         for moment_ns in part:
-            alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring)
+            alerts = paging.advance(alerts, found[moment_ns], moment_ns, settings.scoring, early=settings.labels.early)
             seen |= {one.alert: one for one in alerts.values()}
     return {
         "model": name,
         "alerts": [one.report() for one in sorted(seen.values(), key=lambda one: (one.start, one.node))],
         "windows": len(ends),
-        "days": len(ends) * stride / _DAY_NS,
+        "days": monitored.time(ends, history, settings),
     }

@@ -176,17 +176,17 @@ def _by_node(store: Store, gpus: pd.DataFrame, within_ns: int, counts: Counter[s
 def _metric_events(store: Store, node: str, gpus: pd.DataFrame) -> tuple[list[pd.DataFrame], absence.Sight | None]:
     """Events of one node's gauges, and which of its GPUs were there."""
     where = {gpu: pci for gpu, pci, host in zip(gpus["gpu"], gpus["pci"], gpus["node"], strict=True) if host == node}
-    before = {gpu: code for (host, gpu), (_, code) in store.first_codes().items() if host == node}
+    before = {device: code for (host, device), (_, code) in store.first_codes().items() if host == node}
     sights, found = [], []
     for day in store.days(node):
         panel = store.panel(node, day * DAY_NS, (day + 1) * DAY_NS)
         taken = store.stamps(node, day, gauge.is_gauge)
-        for gpu, codes in gauge.read_gauges(panel):
+        for device, gpu, codes in gauge.read_gauges(panel):
             # the sample's own time; a cell's start may lie before the error
-            read = np.max([stamps for series, stamps in taken.items() if series.gpu == gpu], axis=0)
+            read = np.max([stamps for series, stamps in taken.items() if gauge.device(series) == device], axis=0)
             times = np.where(read >= 0, read, panel.times)
-            found.append(gauge.from_gauge(times, codes, node, gpu, where.get(gpu, ""), before.get(gpu, np.nan)))
-            before[gpu] = gauge.last_known(codes, before.get(gpu, np.nan))
+            found.append(gauge.from_gauge(times, codes, node, gpu, where.get(gpu, ""), before.get(device, np.nan)))
+            before[device] = gauge.last_known(codes, before.get(device, np.nan))
         sights.append(absence.sight(panel))
     return found, _trimmed(absence.join(sights)) if sights else None
 

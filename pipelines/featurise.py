@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from features import floods, matrix, names, phase, presence, windows
 from features.masking import lines_table
 from features.settings import FeatureSettings, to_nanoseconds
-from features.tables import EVENTS, FAILURES, GPUS, LOGS, InputError, Matrix, Panel
+from features.tables import EVENTS, FAILURES, GPUS, LOGS, InputError, Matrix, Panel, to_time
 from features.templates import Templates
-from pipelines import executor, rows, spill
+from pipelines import executor, monitored, rows, spill
 from pipelines.config import Config
 from pipelines.grid import DAY_NS
 from pipelines.store import Store, day_text, node_folder, replace_file
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 8  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_FORMAT = 9  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
 _MANY = 500  # label sets of one metric on a node that are worth a word; each is columns
 _JOIN_EVERY = 64  # tables of lines that are held before they are joined
 
@@ -89,7 +89,7 @@ def featurise(
         Called with node-days done and node-days in all.
     """
     began = time.monotonic()
-    pieces = _pieces(store, config.features, *_span(store, start_ns, end_ns))
+    pieces = _pieces(store, config.features, *monitored.span(store, start_ns, end_ns))
     missing = [piece for piece in pieces if not Path(piece.target).exists()]
     tally: Counter[str] = Counter()
     done = len(pieces) - len(missing)
@@ -129,11 +129,6 @@ def fill(piece: NodeDay) -> tuple[Counter[str], Counter[str]]:
     return tally, Counter({name: number for name, number in sets.items() if number > _MANY})
 
 
-def _span(store: Store, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
-    first, last = store.span()
-    return max(first, first if start_ns is None else start_ns), min(last, last if end_ns is None else end_ns)
-
-
 def _day_ends(day: int, settings: FeatureSettings) -> NDArray[np.int64]:
     """Window ends in ``(day, next day]``: the rows that need no cell of the next day."""
     stride = to_nanoseconds(settings.window.stride)
@@ -152,15 +147,17 @@ def _pieces(store: Store, settings: FeatureSettings, start_ns: int, end_ns: int)
     said = settings.model_dump_json()
     own = hashlib.sha256(settings.model_dump_json(include={"window", "panel", "signals"}).encode()).hexdigest()[:8]
     gpus = store.gpus()
-    days = range(int(ends[0] - 1) // DAY_NS, int(ends[-1] - 1) // DAY_NS + 1)
+    days = np.intersect1d(monitored.of_windows(ends), monitored.days(store)).tolist()
+    if not days:
+        raise InputError(f"{store.path}: no node has a sample from {to_time(start_ns)} to {to_time(end_ns)}")
     out = []
     for node in store.nodes():
         known = presence.roster(gpus, node, sends=bool(store.days(node)))
         folder = store.cache_dir / "rows" / node_folder(node)
         back = range(-(-matrix.reach(settings) // DAY_NS), -1, -1)
-        digests = {day: _content(store, node, day) for day in range(days[0] - back[0], days[-1] + 1)}
         for day in days:
-            content = [_FORMAT, store.step_ns, node, known, [digests[day - before] for before in back]]
+            digests = [_content(store, node, day - before) for before in back]
+            content = [_FORMAT, store.step_ns, node, known, digests]
             key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
             target = folder / f"{day_text(day)}-{own}-{key}.parquet"
             out.append(NodeDay(str(store.path), node, day, said, known, str(target)))
@@ -193,7 +190,7 @@ def idle_columns(
     InputError
         A file of the cache is damaged or absent.
     """
-    pieces = _pieces(store, config.features, *_span(store, start_ns, end_ns))
+    pieces = _pieces(store, config.features, *monitored.span(store, start_ns, end_ns))
     record = store.cache_dir / "columns.json"
     of = hashlib.sha256("".join(piece.target for piece in pieces).encode()).hexdigest()
     if record.exists():
@@ -234,11 +231,11 @@ def blocks(
     screened
         Leave out `idle_columns`, and their comparison with peers.
     """
-    span = _span(store, start_ns, end_ns)
+    span = monitored.span(store, start_ns, end_ns)
     featurise(store, config, *span, scheduler=scheduler, workers=workers, progress=progress)
     settings = config.features
-    rows_of = all_windows(store, config, *span) if wanted is None else wanted
-    day_of = (windows.as_ns(rows_of["end"]) - 1) // DAY_NS
+    rows_of = monitored.all_windows(store, config, *span) if wanted is None else wanted
+    day_of = monitored.of_windows(windows.as_ns(rows_of["end"]))
     by_day: dict[int, list[NodeDay]] = {}
     for piece in _pieces(store, settings, *span):
         by_day.setdefault(piece.day, []).append(piece)
@@ -259,14 +256,6 @@ def blocks(
             made = replace(made, X=made.X[[name for name in made.X.columns if name in columns]])
         yield made
         del found, made  # before the next day's
-
-
-def all_windows(store: Store, config: Config, start_ns: int | None = None, end_ns: int | None = None) -> pd.DataFrame:
-    """`WINDOWS` of every node of the store; a node that came later has none before its first day."""
-    made = windows.make(store.nodes(), *_span(store, start_ns, end_ns), config.features.window)
-    first = {node: min((*store.days(node), *store.log_days(node))) * DAY_NS for node in store.nodes()}
-    made = made[windows.as_ns(made["end"]) > made["node"].map(first).to_numpy(dtype=np.int64)]
-    return made.assign(window=np.arange(len(made), dtype=np.int64)).reset_index(drop=True)
 
 
 def lines(store: Store, config: Config, asked: pd.DataFrame, counts: Counter[str] | None = None) -> pd.DataFrame:
@@ -326,7 +315,7 @@ def historic_matrix(store: Store, config: Config, past: matrix.Past, **how: Any)
     """
     wanted: pd.DataFrame | None = how.pop("wanted", None)
     exclude: Sequence[str] = how.pop("exclude", ())
-    asked = all_windows(store, config, how.get("start_ns"), how.get("end_ns")) if wanted is None else wanted
+    asked = monitored.all_windows(store, config, how.get("start_ns"), how.get("end_ns")) if wanted is None else wanted
     number = pd.Index(asked["window"])
     made = spill.Spill(len(asked), store.cache_dir)
     labels: list[pd.DataFrame] = []

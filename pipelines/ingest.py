@@ -42,6 +42,7 @@ from pipelines.store import INCIDENTS, Store, frame_bytes, replace_file
 # Shippers and servers give their lines in any order, with a time of their own each
 _UNORDERED = frozenset({"json-lines", "loki-api", "elastic-dump", "elastic-search"})
 _DAY = timedelta(days=1)
+_NAMED = 5  # nodes in a sentence
 Progress = Callable[[str], None]
 _Piece = TypeVar("_Piece")
 
@@ -232,15 +233,23 @@ def _files(paths: Iterable[Path], report: _Report) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(
-            Path(folder) / name
-            for folder, _, names in os.walk(path)
-            for name in names
-            if not name.startswith((".", "README")) and not any(part.startswith(".") for part in Path(folder).parts[1:])
-        )
+        found = sorted(_within(path))
         if not found:
             report.errors.append(f"{path}: the folder holds no files")
         yield from found
+
+
+def _within(top: Path) -> Iterator[Path]:
+    """Files in a folder and those below it, but for hidden ones; a link to a folder is followed, once."""
+    seen: set[str] = set()
+    for folder, inner, names in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        yield from (Path(folder) / name for name in names if not name.startswith((".", "README")))
 
 
 def _digest(path: Path, intent: str, options: _Options) -> str:
@@ -374,11 +383,24 @@ def _tables(store: Store, sessions: Path | None, incidents: Path | None, options
         both = pd.concat([part for part in (held(), frame) if len(part)] or [frame], ignore_index=True)
         both = both.drop_duplicates(list(table.key), keep="last").sort_values(list(table.key), ignore_index=True)
         replace_file(store.path / f"{name}.parquet", frame_bytes(conform(both, table)))
+        if name == "incidents":
+            _hint_strangers(frame, store, tally)
         report.inputs.append({**tally_record(str(path), kind, tally), "already": False})
 
 
 def _incidents(path: Path, context: LogContext, tally: Tally) -> tuple[str, pd.DataFrame]:
-    del context  # a ticket's times name their zone
-    frame = read_incidents(path)
+    frame = read_incidents(path, context)
     tally.keep(len(frame))
     return "incidents-csv", frame
+
+
+def _hint_strangers(incidents: pd.DataFrame, store: Store, tally: Tally) -> None:
+    """Name the nodes of incidents that the store, as far as it knows any, has no data of."""
+    known = store.nodes()
+    strangers = sorted(set(incidents["node"]) - set(known)) if known else []
+    if strangers:
+        more = f" and {len(strangers) - _NAMED} more" if len(strangers) > _NAMED else ""
+        tally.hint(
+            f"the store has no data of {', '.join(strangers[:_NAMED])}{more}: nothing can be learnt from incidents "
+            "there; if it knows the node by another name, say so under ingest.aliases"
+        )

@@ -50,7 +50,9 @@ def judge_new(
         newest_known = state.last()
         alerts = None
         if newest_known is None or end > newest_known:  # a window of the past pages no one
-            alerts = paging.advance(state.alerts(), found[end], end, config.scoring, state.silenced(end))
+            alerts = paging.advance(
+                state.alerts(), found[end], end, config.scoring, state.silenced(end), early=config.labels.early
+            )
         state.commit(end, name, found[end], alerts, remembered, facts)
 
 

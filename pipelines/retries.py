@@ -30,6 +30,7 @@ class _Found:
     source: str  # given | derived | none
     sessions: pd.DataFrame
     tried: pd.DataFrame  # rows of `chains.attempts`
+    preset: str
     failures: pd.DataFrame  # by the preset
     any_xid: pd.DataFrame  # by the preset "all"
     gpus: pd.DataFrame
@@ -63,7 +64,7 @@ def retries(store: Store, config: Config, preset: str | None = None) -> dict[str
         "end": to_time(found.end_ns),
         "days": (found.end_ns - found.start_ns) / _DAY_NS,
         "nodes": size,
-        "preset": preset or config.labels.preset,
+        "preset": found.preset,
         **_told_of_tries(found, config),
     }
     result["lost"] = _lost(found, config.retries, cannot)
@@ -109,6 +110,7 @@ def _read(store: Store, config: Config, preset: str | None, doubts: Counter[str]
         source=source,
         sessions=sessions,
         tried=tried,
+        preset=preset or config.labels.preset,
         failures=by_preset,
         any_xid=any_xid,
         gpus=store.gpus(),
@@ -265,7 +267,7 @@ def _troubles(found: _Found, config: Config, size: int, cannot: list[str]) -> di
         elif wide:
             cannot.append(retries_words.ALL_WIDE.format(name=name.replace("_", " "), wide=wide))
     if "failures" not in out:
-        cannot.append(retries_words.NO_FAILURES.format(preset=config.labels.preset))
+        cannot.append(retries_words.NO_FAILURES.format(preset=found.preset))
     return out
 
 

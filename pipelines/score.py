@@ -196,7 +196,10 @@ def notices(facts: dict[str, Any], *, suspect: bool) -> list[str]:
                 f"{len(some)} metrics {what}: {', '.join(some[:5])}{', ...' if len(some) > 5 else ''}; train again"
             )
     if suspect:
-        found.append("too much of the fleet is over the threshold at once: the model is suspect, and no node pages")
+        found.append(
+            "too much of the fleet is over the threshold at once: the model is suspect, and only nodes page of which a "
+            "failure has begun"
+        )
     return found
 
 

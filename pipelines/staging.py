@@ -90,12 +90,12 @@ class Staged:
             self._addresses[identity.address].add(identity.node)
 
     def _remember_code(self, identity: Identity, chunk: SampleChunk) -> None:
-        """The first XID code a GPU's gauge showed: the cell it lies in may hold a later one."""
+        """The first code that each gauge of XIDs showed: the cell it lies in may hold a later one."""
         codes = gauge.code_of(identity.series.metric, chunk.values)
         known = np.flatnonzero(~np.isnan(codes))
         if len(known):
             place = known[np.lexsort((codes[known], chunk.times[known]))[0]]
-            key, found = (identity.node, identity.series.gpu), (int(chunk.times[place]), float(codes[place]))
+            key, found = (identity.node, gauge.device(identity.series)), (int(chunk.times[place]), float(codes[place]))
             self._first_codes[key] = min(found, self._first_codes.get(key, found))
 
     def add_logs(self, frame: pd.DataFrame, *, ordered: bool = True) -> None:

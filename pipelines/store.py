@@ -284,10 +284,10 @@ class Store:
         return book
 
     def first_codes(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """By node and GPU, time [ns] and code of the first sample of its gauge of XIDs."""
+        """By node and `features.gauge.device`, time [ns] and code of the first sample of its gauge of XIDs."""
         path = self.path / "first_codes.json"
         rows = json.loads(path.read_bytes()) if path.exists() else []
-        return {(node, gpu): (time, code) for node, gpu, time, code in rows}
+        return {(node, device): (time, code) for node, device, time, code in rows}
 
     def stamps(self, node: str, day: int, wanted: Callable[[str], bool]) -> dict[Series, NDArray[np.int64]]:
         """When a day's samples were taken, int64 [T] (-1 without one), of the metrics that `wanted` says yes to."""

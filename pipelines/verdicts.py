@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import catalogue, log_columns, names
-from features.settings import LabelSettings
+from features.settings import LabelSettings, to_nanoseconds
 from features.tables import Matrix
 from features.windows import as_ns
 from models import rules
@@ -55,6 +55,7 @@ class _Judged(NamedTuple):
     at: NDArray[np.int64]
     probability: NDArray[np.float64]
     began: NDArray[np.bool_]
+    failing: NDArray[np.bool_]
 
 
 def judge(
@@ -80,7 +81,8 @@ def judge(
     signs = frozen.lineup.signs(X)
     probability = frozen.lineup.judge(signs, began)[frozen.champion].to_numpy(dtype=np.float64)
     ends = as_ns(matrix.windows["end"])
-    judged = _Judged(X, signs, np.flatnonzero(ends >= from_ns), probability, began)
+    failing = _failing(matrix.windows, began, _aftermath(frozen))
+    judged = _Judged(X, signs, np.flatnonzero(ends >= from_ns), probability, began, failing)
     missing = frozen.usual.missing(X.iloc[judged.at])
     out: dict[int, list[dict[str, Any]]] = {}
     for place, row in enumerate(judged.at):
@@ -88,6 +90,20 @@ def judge(
         out.setdefault(end, []).append(_row(frozen, judged, int(row), float(missing[place]), settings))
     _explain(frozen, judged, out, witness)
     return {end: sorted(rows, key=lambda one: str(one["node"])) for end, rows in sorted(out.items())}
+
+
+def _aftermath(frozen: Frozen) -> int:
+    """How long after a failure a score is neither a warning nor normal [ns], as far as every run looks back."""
+    return min(to_nanoseconds(frozen.labels.recovery), CONTEXT * to_nanoseconds(frozen.features.window.stride))
+
+
+def _failing(windows: pd.DataFrame, began: NDArray[np.bool_], lasts_ns: int) -> NDArray[np.bool_]:
+    """Rows at most so long after one at whose end a failure of the node became known."""
+    nodes, ends = windows["node"].to_numpy(), as_ns(windows["end"])
+    out = began.copy()
+    for row in np.flatnonzero(began):
+        out |= (nodes == nodes[row]) & (ends > ends[row]) & (ends <= ends[row] + lasts_ns)
+    return out
 
 
 def _row(frozen: Frozen, judged: _Judged, row: int, missing: float, settings: ScoringSettings) -> dict[str, Any]:
@@ -109,6 +125,7 @@ def _row(frozen: Frozen, judged: _Judged, row: int, missing: float, settings: Sc
         "probability": probability if known else None,
         "threshold": frozen.threshold,
         "alarm": known and probability > frozen.threshold,
+        "failing": bool(judged.failing[row]),
         "suspect_gpu": "",
         "status": status,
         "missing_ratio": missing,

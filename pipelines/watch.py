@@ -30,7 +30,7 @@ from pipelines.live import Stamps
 SPAN_NS = (7 * 24 + 6) * 3_600_000_000_000
 _KEPT_NS = SPAN_NS + 86_400_000_000_000
 _SETTLED_NS = 2 * absence.LEAST_NS  # a GPU gone for longer is judged again only when something comes or goes
-_FORMAT = 1
+_FORMAT = 2
 _NO_EVENT = EVENTS.empty()
 
 
@@ -78,7 +78,7 @@ class Watch:
     heard: set[str] = field(default_factory=set)
     told: pd.DataFrame = field(default_factory=EVENTS.empty)
     sights: dict[str, Sight] = field(default_factory=dict)
-    codes: dict[tuple[str, str], _Codes] = field(default_factory=dict)
+    codes: dict[tuple[str, str, str], _Codes] = field(default_factory=dict)
     _known: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict, repr=False)
 
     def add(self, found: Evidence, nodes: Collection[str]) -> None:
@@ -99,18 +99,18 @@ class Watch:
 
     def _add_codes(self, panel: Panel, stamps: Stamps) -> None:
         start = int(panel.times[0]) if len(panel.times) else 0
-        for gpu, codes in gauge.read_gauges(panel):
-            read = [taken for series, taken in stamps.items() if series.gpu == gpu]
+        for device, gpu, codes in gauge.read_gauges(panel):
+            read = [taken for series, taken in stamps.items() if gauge.device(series) == device]
             # the sample's own time; a cell's start may lie before the error
             last = np.max(read, axis=0) if read else np.full(len(panel.times), -1)
             times = np.where(last >= 0, last, panel.times)
-            held = self.codes.get((panel.node, gpu))
+            held = self.codes.get((panel.node, device, gpu))
             old = _Codes(np.empty(0, dtype=np.int64), np.empty(0)) if held is None else held
             before = old.times < start
             known = np.flatnonzero(~np.isnan(codes))
             whole = _Codes(np.r_[old.times[before], times[known]], np.r_[old.codes[before], codes[known]])
             changed = np.r_[True, whole.codes[1:] != whole.codes[:-1]] if len(whole.codes) else np.zeros(0, dtype=bool)
-            self.codes[panel.node, gpu] = _Codes(whole.times[changed], whole.codes[changed])
+            self.codes[panel.node, device, gpu] = _Codes(whole.times[changed], whole.codes[changed])
 
     def trim(self) -> None:
         """Forget what no later window looks back to."""
@@ -127,7 +127,7 @@ class Watch:
         gpus = self.gpus
         where = {(node, gpu): pci for node, gpu, pci in zip(gpus["node"], gpus["gpu"], gpus["pci"], strict=True)}
         parts = [self.told[as_ns(self.told["time"]) < end_ns]]
-        for (node, gpu), held in sorted(self.codes.items()):
+        for (node, _, gpu), held in sorted(self.codes.items()):
             if (held.codes[1:] > 0).any():
                 cut = held.times < end_ns
                 pci = where.get((node, gpu), "")
@@ -172,7 +172,7 @@ class Watch:
                 ]
                 for node, sight in self.sights.items()
             },
-            "codes": [[node, gpu, put(held.times), put(held.codes)] for (node, gpu), held in self.codes.items()],
+            "codes": [[*key, put(held.times), put(held.codes)] for key, held in self.codes.items()],
         }  # fmt: skip
         packed = io.BytesIO()
         named = {f"a{number}": array for number, array in enumerate(arrays)}
@@ -196,8 +196,8 @@ class Watch:
                 bits = np.unpackbits(packed[f"a{seen}"], count=len(gpus) * count).astype(bool).reshape(len(gpus), count)
                 up = np.unpackbits(packed[f"a{answered}"], count=count).astype(bool)
                 made.sights[node] = Sight(times, tuple(gpus), bits, up)
-            for node, gpu, times_at, codes_at in said["codes"]:
-                made.codes[node, gpu] = _Codes(packed[f"a{times_at}"], packed[f"a{codes_at}"])
+            for node, device, gpu, times_at, codes_at in said["codes"]:
+                made.codes[node, device, gpu] = _Codes(packed[f"a{times_at}"], packed[f"a{codes_at}"])
         return made
 
 

@@ -19,6 +19,7 @@ from pipelines.commands.options import (
     ConfigOption,
     JsonOption,
     LogFormatOption,
+    ManyValues,
     QuietOption,
     StoreArgument,
     duration,
@@ -57,7 +58,7 @@ FAILURE_KEYS = (
 def add_to(app: typer.Typer) -> None:
     """Give the application these commands."""
     for command in (simulate, ingest, events, failures, features):
-        app.command()(command)
+        app.command(cls=ManyValues)(command)
 
 
 def simulate(
@@ -105,6 +106,11 @@ def simulate(
             start=first,
             habits=lives,
             progress=progress,
+        )
+    if summary["failures"] < failures:
+        log.warning(
+            "%d of %d failures fit into %d nodes and %g days; give more --nodes or --days",
+            *(summary["failures"], failures, nodes, days),
         )
     typer.echo(
         console.to_json(summary)

@@ -14,6 +14,7 @@ from pipelines.commands.options import (
     ConfigOption,
     JsonOption,
     LogFormatOption,
+    ManyValues,
     QuietOption,
     StoreArgument,
     duration,
@@ -27,7 +28,7 @@ from pipelines.costs import words
 def add_to(app: typer.Typer) -> None:
     """Give the application these commands."""
     for command in (train, tune, report, promote, ui):
-        app.command()(command)
+        app.command(cls=ManyValues)(command)
 
 
 def train(

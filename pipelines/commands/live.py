@@ -9,7 +9,16 @@ import typer
 
 from features.tables import UsageError
 from pipelines import console
-from pipelines.commands.options import ConfigOption, JsonOption, LogFormatOption, QuietOption, pairs, secrets, start
+from pipelines.commands.options import (
+    ConfigOption,
+    JsonOption,
+    LogFormatOption,
+    ManyValues,
+    QuietOption,
+    pairs,
+    secrets,
+    start,
+)
 
 CHAMPION = "models:/foreshock@champion"
 
@@ -22,7 +31,7 @@ TrackingOption = Annotated[str | None, typer.Option(metavar="URI", help="MLflow 
 def add_to(app: typer.Typer) -> None:
     """Give the application these commands."""
     for command in (score, backtest, ack, demo):
-        app.command()(command)
+        app.command(cls=ManyValues)(command)
 
 
 def score(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import typer
+from typer.core import TyperCommand
 
 from features.settings import parse_duration
 from features.tables import UsageError
@@ -18,6 +20,32 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file o
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 LogFormatOption = Annotated[str, typer.Option("--log-format", help="Of the lines on stderr: text or json.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say only what is wrong.")]
+
+
+class ManyValues(TyperCommand):
+    """A command whose options that may be repeated take several values too, as a shell's ``*.json`` gives them.
+
+    Only after the command's own argument: before it, what follows a value may be that.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click's, with each further value of such an option behind its name."""
+        many = {name for param in self.params if getattr(param, "multiple", False) for name in param.opts}
+        if args and not args[0].startswith("-"):
+            args = list(_each_named(args, many))
+        return super().parse_args(ctx, args)
+
+
+def _each_named(args: list[str], many: set[str]) -> Iterator[str]:
+    option, values = "", 0
+    for arg in args:
+        if arg.startswith("-"):
+            option, values = arg, 0
+        elif option in many:
+            values += 1
+            if values > 1:
+                yield option
+        yield arg
 
 
 def start(config: Path | None, log_format: str, quiet: bool) -> configuration.Config:

@@ -16,27 +16,39 @@ LINE = re.compile(
 
 
 def read(batches: Iterable[list[str]], context: LogContext, tally: Tally, source: str) -> Iterator[Rows]:
-    """Rows of each batch; parts are joined up to the line's limit and counted as kept with their last part."""
-    parts: dict[str, str] = {}
+    """Rows of each batch; parts are joined up to the line's limit, and each counts as kept with what it became.
+
+    The parts of a line whose last one is in the next file, as after a rotation, are a line as they are.
+    """
+    parts: dict[str, tuple[str, str]] = {}  # by stream, the time of the latest and the text so far
     for lines in batches:
-        times: list[str] = []
-        messages: list[str] = []
+        whole: list[tuple[str, str]] = []
         for line in lines:
             found = LINE.match(line)
             if not found:
                 tally.reject("no CRI line")
                 continue
             stamp, stream, tag, text = found.groups()
-            whole = (parts.pop(stream, "") + text)[: context.max_line_bytes]
-            if tag == "P":
-                parts[stream] = whole
+            if stream in parts:
+                text = parts.pop(stream)[1] + text
                 tally.ok += 1
-            elif not context.node:
-                tally.reject("no host")
-                tally.hint("container logs name no host; say whose they are with --node")
+            told = stamp, text[: context.max_line_bytes]
+            if tag == "P":
+                parts[stream] = told
             else:
-                times.append(stamp)
-                messages.append(whole)
-        count = len(times)
-        numbers = stamps.iso_many(times, context, tally).tolist()
-        yield Rows.of([context.node] * count, numbers, [source] * count, [""] * count, messages, [False] * count)
+                whole.append(told)
+        yield _rows(whole, context, tally, source)
+    if parts:
+        tally.note("line without its last part", len(parts))
+        yield _rows(sorted(parts.values()), context, tally, source)
+
+
+def _rows(lines: list[tuple[str, str]], context: LogContext, tally: Tally, source: str) -> Rows:
+    if lines and not context.node:
+        tally.reject("no host", len(lines))
+        tally.hint("container logs name no host; say whose they are with --node")
+        lines = []
+    count = len(lines)
+    times = stamps.iso_many([stamp for stamp, _ in lines], context, tally).tolist()
+    messages = [text for _, text in lines]
+    return Rows.of([context.node] * count, times, [source] * count, [""] * count, messages, [False] * count)

@@ -61,7 +61,7 @@ def read(batches: Iterable[list[str]], context: LogContext, tally: Tally) -> Ite
     for lines in batches:
         done: list[_Record] = []
         for line in lines:
-            record = _parse(line, context, tally)
+            record = _parse(line, context, tally, last and last.time)
             if record is not None:
                 # /dev/kmsg numbers its records: a jump is what its ring had overwritten
                 tally.note("records missing by their numbers", max(record.number - number - 1, 0) if number >= 0 else 0)
@@ -91,7 +91,7 @@ def _rows(records: list[_Record], context: LogContext) -> Rows:
     )
 
 
-def _parse(line: str, context: LogContext, tally: Tally) -> _Record | None:
+def _parse(line: str, context: LogContext, tally: Tally, previous: int | None) -> _Record | None:
     if found := KMSG.match(line):
         level = int(found["priority"])
         text = _ESCAPED.sub(lambda byte: chr(int(byte[1], 16)), found["text"])
@@ -101,7 +101,7 @@ def _parse(line: str, context: LogContext, tally: Tally) -> _Record | None:
         time = _since_boot(int(found["seconds"]) * 1_000_000 + int(found["micros"]), context)
     elif found := HUMAN.match(line):
         text = f"{found['year']}-{stamps.month_number(found['month']):02}-{int(found['day']):02}T{found['clock']}"
-        stamp = stamps.iso(text, context.zone())
+        stamp = stamps.iso(text, context.zone(), previous)
         if stamp is None:
             return None
         time = stamp

@@ -120,12 +120,11 @@ def _acme(column: str, stem: str) -> dict[str, str]:
 def chunks(layout: Layout, columns: list[Any], tally: Tally, context: ReadContext) -> Iterator[SampleChunk]:
     """The samples of some rows, given as Arrow arrays in the table's order."""
     stamps = _times(columns[layout.time], context.timezone)
-    good = stamps != times.UNREADABLE
+    good = stamps > times.UNDATED
     if layout.kind == "long":
         yield from _long(layout, columns, stamps, tally, context)
         return
-    if not good.all():
-        tally.drop("unreadable time", int((~good).sum()) * len(layout.metrics))
+    _drop(stamps[~good], len(layout.metrics), tally)
     groups = _groups({name: columns[place] for place, name in layout.labels.items()}, good)
     for shared, rows in groups:
         if not context.node_labels & shared.keys():
@@ -145,8 +144,8 @@ def _long(
     layout: Layout, columns: list[Any], stamps: NDArray[np.int64], tally: Tally, context: ReadContext
 ) -> Iterator[SampleChunk]:
     values, there = _numbers(columns[layout.value], tally)
-    good = stamps != times.UNREADABLE
-    tally.drop("unreadable time", int((there & ~good).sum()))
+    good = stamps > times.UNDATED
+    _drop(stamps[there & ~good], 1, tally)
     named = {"__name__": columns[layout.metric], **{name: columns[place] for place, name in layout.labels.items()}}
     for labels, rows in _groups(named, there & good):
         packed = labels.pop("labels", None)
@@ -229,11 +228,20 @@ def words(column: Any) -> list[str]:
     return ["" if row is None else str(row) for row in column.to_pylist()]
 
 
+def _drop(wrong: NDArray[np.int64], samples: int, tally: Tally) -> None:
+    """Count the samples of rows whose times can't be used."""
+    undated = int((wrong == times.UNDATED).sum())
+    tally.drop("unreadable time", (len(wrong) - undated) * samples)
+    tally.drop("time in an hour that the clock repeats or skips", undated * samples)
+    if undated:
+        tally.hint("times without a zone in the hour in which summer time begins or ends tell no moment; export in UTC")
+
+
 def _times(column: Any, timezone: str) -> NDArray[np.int64]:
     if pa.types.is_timestamp(column.type):
         stamps = pd.Series(column.to_pandas())
         if column.type.tz is None:
-            stamps = times.localise(stamps, timezone)
+            return times.localise(stamps, timezone)
         return times.ns(stamps)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return times.epochs(column.to_numpy(zero_copy_only=False))

@@ -14,6 +14,7 @@ from pipelines.readers.tally import Tally
 
 UNREADABLE = np.iinfo(np.int64).min
 _SECOND = 1_000_000_000
+_BACK = 300 * _SECOND  # lines stand out of order by less; a clock that goes back further was put back
 # Java writes the zone's name behind its offset: 2026-01-01T00:00:00+01:00[Europe/Berlin]
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,18}))? ?([Zz]|UTC|[+-]\d\d(?::?\d\d)?)?"
@@ -43,8 +44,22 @@ def month_number(name: str) -> int:
     return _MONTHS.get(name.lower().rstrip("."), 0)
 
 
-def iso(text: str, zone: tzinfo) -> int | None:
-    """Nanoseconds since 1970, or None; without a zone in the text it is taken in `zone`."""
+def iso(text: str, zone: tzinfo, previous: int | None = None) -> int | None:
+    """Nanoseconds since 1970, or None; without a zone in the text it is taken in `zone`.
+
+    The `previous` line's time tells the second run of an hour that is repeated when summer time ends from the first.
+    """
+    runs = _runs(text, zone)
+    return runs and _run(*runs, previous)
+
+
+def _run(first: int, second: int, previous: int | None) -> int:
+    """In the hour that is repeated when summer time ends, a step back of the clock means its second run."""
+    return second if second != first and previous is not None and first < previous - _BACK else first
+
+
+def _runs(text: str, zone: tzinfo) -> tuple[int, int] | None:
+    """An ISO time's two moments, which differ in a repeated hour alone."""
     found = _ISO.fullmatch(text)
     if not found:
         return None
@@ -52,12 +67,12 @@ def iso(text: str, zone: tzinfo) -> int | None:
     leap = second == 60  # a leap second is the next minute's first
     try:
         local = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=_offset(found[8], zone))
-        seconds = round(local.timestamp()) + leap
+        runs = [round(local.replace(fold=fold).timestamp()) + leap for fold in (0, 1)]
     except (ValueError, OverflowError):
         return None
     fraction = int((found[7] or "0")[:9].ljust(9, "0"))
-    total = seconds * _SECOND + fraction
-    return total if abs(total) < 2**63 else None
+    first, second = (seconds * _SECOND + fraction for seconds in (runs[0], max(runs)))
+    return (first, second) if abs(first) < 2**63 and abs(second) < 2**63 else None
 
 
 def has_zone(text: str) -> bool:
@@ -66,8 +81,11 @@ def has_zone(text: str) -> bool:
     return bool(found and found[8])
 
 
-def iso_many(texts: list[str], context: LogContext, tally: Tally) -> NDArray[np.int64]:
-    """Nanoseconds since 1970 of each text, `UNREADABLE` where there is none; fast when all are plain RFC 3339."""
+def iso_many(texts: list[str], context: LogContext, tally: Tally, previous: int | None = None) -> NDArray[np.int64]:
+    """Nanoseconds since 1970 of each text, `UNREADABLE` where there is none; fast when all are plain RFC 3339.
+
+    Texts in the order in which they were written follow on the `previous` line's time, see `iso`.
+    """
     try:
         stamps = pa.array(texts, pa.string()).cast(pa.timestamp("ns", "UTC"))
         return np.asarray(stamps.cast(pa.int64()).to_numpy(), dtype=np.int64)
@@ -75,17 +93,17 @@ def iso_many(texts: list[str], context: LogContext, tally: Tally) -> NDArray[np.
         pass
     zone = context.zone()
     out = np.full(len(texts), UNREADABLE, dtype=np.int64)
-    known: dict[str, int | None] = {}
-    bare = False
+    known: dict[str, tuple[int, int] | None] = {}
+    ordered, bare = previous is not None, False
     for index, text in enumerate(texts):
         if text not in known:
             if len(known) > 100_000:
                 known.clear()
-            known[text] = iso(text, zone)
+            known[text] = _runs(text, zone)
             bare = bare or not has_zone(text)
-        value = known[text]
-        if value is not None:
-            out[index] = value
+        if runs := known[text]:
+            out[index] = value = _run(*runs, previous)
+            previous = value if ordered else None
     if bare:
         hint_zone(context, tally)
     return out
@@ -121,6 +139,8 @@ class Yearless:
     ----------
     years
         Those that were taken so far.
+    previous
+        The last line's time [ns since 1970].
     """
 
     def __init__(self, zone: tzinfo, reference: int) -> None:
@@ -128,7 +148,7 @@ class Yearless:
         self._limit = reference + 86_400 * _SECOND
         self._last = datetime.fromtimestamp(self._limit / _SECOND, tz=zone).year
         self._minutes: dict[tuple[str, str, str], tuple[int, int] | None] = {}
-        self._previous = 0
+        self.previous = 0
         self.years: set[int] = set()
 
     def parse(self, month: str, day: str, clock: str, fraction: str | None = None) -> int | None:
@@ -143,12 +163,8 @@ class Yearless:
             return None
         first, second = found
         inside = min(int(clock[6:8]), 60) * _SECOND + int((fraction or "0")[:9].ljust(9, "0"))
-        # In the hour that is repeated when summer time ends, a step back of the clock means its second run
-        stamp = first + inside
-        if second != first and stamp < self._previous - 300 * _SECOND:
-            stamp = second + inside
-        self._previous = stamp
-        return stamp
+        self.previous = _run(first + inside, second + inside, self.previous)
+        return self.previous
 
     def minutes(self, packed: NDArray[np.int32]) -> NDArray[np.int64] | None:
         """Nanoseconds since 1970 at which minutes began, given as `pipelines.readers.syslog_kernel` packs them.
@@ -171,7 +187,7 @@ class Yearless:
 
     def passed(self, stamp: int) -> None:
         """Take note of the time [ns since 1970] of the last line so far."""
-        self._previous = stamp
+        self.previous = stamp
 
     def _minute(self, month: str, day: str, clock: str) -> tuple[int, int] | None:
         number = month_number(month)

@@ -89,7 +89,10 @@ def _told_with(yearless: stamps.Yearless, context: LogContext, tally: Tally) -> 
             else:
                 found.append(parsed)
                 places.append(place)
-        return _rows(found, context, tally), places
+        rows = _rows(found, context, tally, yearless.previous)
+        if len(rows.times) and rows.times[-1] != stamps.UNREADABLE:
+            yearless.passed(int(rows.times[-1]))
+        return rows, places
 
     return told
 
@@ -131,14 +134,14 @@ def strip_printk(message: str) -> str:
     return _PRINTK.sub("", message, count=1) if message.startswith("[") and _PRINTK.match(message) else message
 
 
-def _rows(lines: list[Line], context: LogContext, tally: Tally) -> Rows:
+def _rows(lines: list[Line], context: LogContext, tally: Tally, previous: int) -> Rows:
     if not lines:
         return Rows.of([], [], [], [], [], [])
     raw, nodes, sources, levels, messages, kernel = (list(column) for column in zip(*lines, strict=True))
     written = [value for value in raw if type(value) is str]
     if len(written) < len(raw):
         stamps.hint_zone(context, tally)
-    times = stamps.iso_many(written, context, tally).tolist() if written else raw
+    times = stamps.iso_many(written, context, tally, previous).tolist() if written else raw
     if 0 < len(written) < len(raw):
         read_times = iter(times)
         times = [next(read_times) if type(value) is str else value for value in raw]
@@ -164,7 +167,10 @@ def _parse(line: str, yearless: stamps.Yearless) -> Line | None:
     if old := OLD_LINE.match(line):
         month, day, year, clock, fraction, rest = old.groups()
         number = stamps.month_number(month)
-        said = stamps.iso(f"{year}-{number:02}-{int(day):02}T{clock}", yearless.zone) if year else None
+        written = f"{year}-{number:02}-{int(day):02}T{clock}"
+        said = stamps.iso(written, yearless.zone, yearless.previous) if year else None
+        if said is not None:
+            yearless.passed(said)
         stamp = said or yearless.parse(month, day, clock, fraction)
         return None if stamp is None else _body(stamp, rest, severity, facility)
     return None

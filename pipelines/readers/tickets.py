@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from features.tables import SESSIONS, InputError, SchemaError, conform, to_ns
+from pipelines.readers.context import LogContext
 from pipelines.readers.recognise import open_stream
 
 _SESSIONS = ("job", "attempt", "started")
@@ -58,8 +59,8 @@ def _times(path: Path, frame: pd.DataFrame, name: str, *, blank: bool = False) -
     return pd.Series(out, index=frame.index).dt.tz_localize("UTC")
 
 
-def read_incidents(path: Path) -> pd.DataFrame:
-    """Rows of node, start, end, kind ("" when the file has no such column).
+def read_incidents(path: Path, context: LogContext) -> pd.DataFrame:
+    """Rows of canonical node, start, end, kind ("" when the file has no such column).
 
     A file with the columns time, node, xid instead holds onsets of XIDs; their kind is "xid 79 gpu 3", which
     `pipelines.failures` reads as events.
@@ -71,11 +72,11 @@ def read_incidents(path: Path) -> pd.DataFrame:
     """
     frame = _rows(path, ("node",))
     if {"time", "xid"} <= set(frame.columns):
-        return _onsets(path, frame)
+        return _onsets(path, frame, _nodes(frame, context))
     frame = _rows(path, _INCIDENTS)
     out = pd.DataFrame(
         {
-            "node": frame["node"].str.strip().astype("str"),
+            "node": _nodes(frame, context),
             "start": _times(path, frame, "start"),
             "end": _times(path, frame, "end", blank=True),
             "kind": (frame["kind"].str.strip() if "kind" in frame else pd.Series("", index=frame.index)).astype("str"),
@@ -88,9 +89,13 @@ def read_incidents(path: Path) -> pd.DataFrame:
     return out
 
 
-def _onsets(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+def _nodes(frame: pd.DataFrame, context: LogContext) -> pd.Series[str]:
+    return frame["node"].map(lambda host: context.canonical(host.strip())).astype("str")
+
+
+def _onsets(path: Path, frame: pd.DataFrame, nodes: pd.Series[str]) -> pd.DataFrame:
     """Onsets of XIDs: time, node, xid and, where there is one, gpu, uuid, pci or gpu_index."""
-    wrong = ~frame["xid"].str.fullmatch(r" *\d{1,5} *") | (frame["node"].str.strip() == "")
+    wrong = ~frame["xid"].str.fullmatch(r" *\d{1,5} *") | (nodes == "")
     if wrong.any():
         raise InputError(f"{path}: line {int(wrong.to_numpy().argmax()) + 2}: wanted a node and a whole number as xid")
     named = next((name for name in ("gpu", "uuid", "pci", "gpu_index") if name in frame), None)
@@ -98,7 +103,7 @@ def _onsets(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     times = _times(path, frame, "time")
     return pd.DataFrame(
         {
-            "node": frame["node"].str.strip().astype("str"),
+            "node": nodes,
             "start": times,
             "end": times,
             "kind": ("xid " + frame["xid"].str.strip() + gpu).astype("str"),

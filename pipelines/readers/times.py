@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 UNREADABLE = np.iinfo(np.int64).min
+UNDATED = UNREADABLE + 1  # without a zone, in an hour that the clock repeats or skips as summer time ends or begins
 _ZONED = r"(?:[Zz]|[+-]\d{2}:?\d{2}|[+-]\d{2}|UTC|GMT)\s*$"
 _NAIVE = r"\s*\d{4}-?\d\d(?:-?\d\d)?(?:[T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?)?\s*"
 # Upper bounds of an epoch in seconds, milliseconds and microseconds: each reaches past the year 5000, and each
@@ -37,7 +38,7 @@ def epochs(numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def texts(words: pd.Series[str], timezone: str) -> NDArray[np.int64]:
-    """Nanoseconds since 1970 of times written out; ``timezone`` is that of those without one."""
+    """Nanoseconds since 1970 of times written out; ``timezone`` is that of those without one, see `localise`."""
     numbers = pd.to_numeric(words, errors="coerce")
     if numbers.notna().all() and len(words):
         return epochs(numbers.to_numpy())
@@ -49,16 +50,19 @@ def texts(words: pd.Series[str], timezone: str) -> NDArray[np.int64]:
     plain = ~zoned & numbers.isna().to_numpy() & words.str.fullmatch(_NAIVE).to_numpy(dtype=bool)
     if plain.any():
         naive = pd.to_datetime(words[plain], format="ISO8601", errors="coerce")
-        out[plain] = ns(localise(naive, timezone))
+        out[plain] = localise(naive, timezone)
     counted = ~zoned & numbers.notna().to_numpy()
     if counted.any():
         out[counted] = epochs(numbers[counted].to_numpy())
     return out
 
 
-def localise(naive: pd.Series[pd.Timestamp], timezone: str) -> pd.Series[pd.Timestamp]:
-    """Zoned times; an hour that the zone's clock skips or repeats can't be read."""
-    return naive.dt.tz_localize(ZoneInfo(timezone), ambiguous="NaT", nonexistent="NaT").dt.tz_convert("UTC")
+def localise(naive: pd.Series[pd.Timestamp], timezone: str) -> NDArray[np.int64]:
+    """Nanoseconds since 1970 of times without a zone; `UNDATED` in an hour that the zone's clock skips or repeats."""
+    zoned = naive.dt.tz_localize(ZoneInfo(timezone), ambiguous="NaT", nonexistent="NaT")
+    out = ns(zoned.dt.tz_convert("UTC"))
+    out[(zoned.isna() & naive.notna()).to_numpy()] = UNDATED
+    return out
 
 
 def ns(stamps: pd.Series[pd.Timestamp]) -> NDArray[np.int64]:

@@ -74,3 +74,32 @@ def test_a_count_that_is_there_only_after_an_error_was_0_while_the_gpu_had_sampl
 
 def test_a_blank_of_the_exporter_is_no_code() -> None:
     assert gauges(DCGM_FI_DEV_XID_ERRORS=[0, 2147483632, 31]) == [0, -1, 31]
+
+
+def codes_of_gpus_without_uuid(rows: dict[str, list[float]]) -> dict[str, list[float]]:
+    values = np.array(list(rows.values()))
+    series = tuple(Series(metric) for metric in rows)
+    found = read_gauges(Panel("n1", np.arange(values.shape[1]) * STEP, series, values))
+    assert all(not gauge.gpu for gauge in found)
+    return {gauge.device: gauge.codes.tolist() for gauge in found}
+
+
+def test_without_uuids_the_last_code_of_one_gpu_hides_no_other_s() -> None:
+    rows: dict[str, list[float]] = {
+        'DCGM_FI_DEV_XID_ERRORS{gpu="0"}': [0, 0, 79, 79],
+        'DCGM_FI_DEV_XID_ERRORS{gpu="1"}': [0, 31, 31, 31],
+    }
+    assert codes_of_gpus_without_uuid(rows) == {"0": [0, 0, 79, 79], "1": [0, 31, 31, 31]}
+
+
+def test_each_increase_of_a_counter_of_a_code_is_an_event_and_so_is_what_follows_a_restart() -> None:
+    rows: dict[str, list[float]] = {'nvidia_xid_errors_total{gpu="0",xid="79"}': [0, 1, 1, 3, 0, 2]}
+    assert changes(*codes_of_gpus_without_uuid(rows)["0#79"]) == [(1, 79), (3, 79), (5, 79)]
+
+
+def test_a_count_of_one_code_hides_no_other() -> None:
+    rows: dict[str, list[float]] = {
+        'DCGM_EXP_XID_ERRORS_COUNT{xid="31"}': [0, 1, 0, 1],
+        'DCGM_EXP_XID_ERRORS_COUNT{xid="79"}': [0, 1, 1, 1],
+    }
+    assert codes_of_gpus_without_uuid(rows) == {"#31": [0, 31, 0, 31], "#79": [0, 79, 79, 79]}

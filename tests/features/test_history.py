@@ -53,6 +53,13 @@ def test_a_node_that_was_drawn_in_remembers_the_incident_too() -> None:
     assert got["incidents_7d"] > 0
 
 
+def test_a_node_that_was_drawn_in_knows_nothing_before_its_own_first_event() -> None:
+    incident = failure("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z", nodes=("b", "a"))
+    drawn = event("2026-01-01T00:02:00Z", "hardware")
+    assert told("2026-01-01T00:21:00Z", incident, drawn)["since_incident"] == NEVER
+    assert told("2026-01-01T00:23:00Z", incident, drawn)["since_incident"] == pytest.approx(np.log1p(60))
+
+
 def test_more_than_a_week_ago_is_never() -> None:
     got = told("2026-01-10T00:00:00Z", failure("2026-01-01T00:00:00Z"), event("2026-01-01T00:00:00Z", "hardware"))
     assert got["since_incident"] == got["since_event"] == NEVER

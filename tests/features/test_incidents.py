@@ -24,7 +24,8 @@ def table(*rows: dict[str, Any]) -> pd.DataFrame:
 
 
 def group(*rows: dict[str, Any], given: pd.DataFrame | None = None, **settings: Any) -> pd.DataFrame:
-    return check(incidents.group(table(*rows), LabelSettings(**settings), given), FAILURES)
+    said = {name.removesuffix("_"): value for name, value in settings.items()}
+    return check(incidents.group(table(*rows), LabelSettings(**said), given), FAILURES)
 
 
 def ticket(start: str, end: str, node: str = "n1", kind: str = "disk") -> pd.DataFrame:
@@ -156,6 +157,40 @@ def test_a_ticket_that_meets_a_failure_is_that_failure() -> None:
     assert failure["end"] == pd.Timestamp("2026-01-04T11:00:00Z")
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "failures"),
+    [
+        ("10:59:59", "12:00:00", 1),
+        ("11:00:00", "12:00:00", 2),
+        ("09:50:00", "12:00:00", 1),
+        ("09:50:00", "09:55:00", 2),
+    ],
+    ids=["within recovery", "after recovery", "opened before and open then", "closed before"],
+)
+def test_a_ticket_may_be_opened_until_the_node_has_recovered(start: str, end: str, failures: int) -> None:
+    found = group(event("10:00:00", 79), given=ticket(start, end))
+    assert len(found) == failures
+    if failures == 1:
+        assert found["time"].tolist() == [pd.Timestamp("2026-01-04T10:00:00Z")]
+        assert found["end"].tolist() == [pd.Timestamp("2026-01-04T12:00:00Z")]
+
+
+@pytest.mark.parametrize(("start", "code"), [("10:20:00", 79), ("10:35:00", 48), ("09:00:00", 79)])
+def test_a_ticket_is_of_the_latest_failure_before_it_else_of_the_first_within_it(start: str, code: int) -> None:
+    found = group(event("10:00:00", 79), event("10:30:00", 48), given=ticket(start, "12:00:00"))
+    assert found.loc[found["origin"] == "log+given", "xid"].tolist() == [code]
+
+
+def test_an_onset_and_a_ticket_that_were_given_are_one_failure_given() -> None:
+    found = group(event("10:00:00", 79, origin="given"), given=ticket("10:20:00", "12:00:00"), given_="instead")
+    assert found["origin"].tolist() == ["given"]
+
+
+def test_where_only_what_was_given_counts_a_late_ticket_says_when() -> None:
+    found = group(event("10:00:00", 79), given=ticket("10:20:00", "12:00:00"), given_="instead")
+    assert found["failure"].tolist() == ["20260104T102000Z-n1"]
+
+
 def test_a_ticket_of_its_own_is_a_failure() -> None:
     failure = group(given=ticket("12:00:00", "13:00:00")).iloc[0]
     assert failure[["failure", "kind", "origin"]].tolist() == ["20260104T120000Z-n1", "disk", "given"]
@@ -194,12 +229,34 @@ def test_every_event_is_explained() -> None:
     assert "labels.hardware = [149] counts it" in fourth
 
 
-def test_a_real_cluster_s_852_onsets_are_27_incidents(real_data: Path) -> None:
+def test_program_errors_of_several_nodes_minutes_apart_are_no_crash_of_one_job() -> None:
+    rows = [event(f"10:{2 * k:02}:00", 31, node=f"n{k % 4}") for k in range(20)]
+    assert len(group(*rows, preset="paper")) == 20
+
+
+def test_a_cascade_does_not_go_on_for_ever() -> None:
+    rows = [event(f"10:{k // 6:02}:{k % 6}0", 119, node=f"n{k}") for k in range(36)]
+    assert group(*rows)["nodes"].map(len).tolist() == [18, 18]
+
+
+def test_a_node_whose_flood_goes_on_draws_in_no_other() -> None:
+    flood = [event(f"10:{k:02}:00", 31, node="n0") for k in range(30)]
+    failures = group(*flood, event("10:20:05", 31, node="n9"), preset="paper")
+    assert failures["nodes"].tolist() == [["n0"], ["n9"]]
+
+
+def test_a_job_that_dies_of_several_codes_at_once_is_one_incident() -> None:
+    rows = [event(f"10:00:0{k}", 31 if k == 2 else 43, node=f"n{k}") for k in range(5)]
+    assert group(*rows, preset="paper")["xids"].tolist() == [[31, 43]]
+
+
+def test_of_a_real_cluster_s_852_onsets_eight_large_jobs_deaths_are_an_incident_each(real_data: Path) -> None:
     onsets = pd.read_csv(real_data / "kalos" / "kalos_xid_onsets.csv")
     times = pd.to_datetime(onsets["time"], utc=True)
     kinds = [catalogue.kind(code) for code in onsets["xid"]]
     frame = onsets.assign(time=times, last=times, origin="given", count=1, kind=kinds)
     events = conform(frame.sort_values("time").drop(columns="gpu_index"), EVENTS)
-    failures = incidents.group(events, LabelSettings(preset="all", incident_gap="5m"))
-    assert len(failures) == 27
+    failures = incidents.group(events, LabelSettings(preset="all"))
+    assert len(failures) == 32
+    assert sorted(failures["count"])[-8:] == [50, 98, 100, 107, 110, 111, 115, 116]
     assert failures["count"].sum() == 852

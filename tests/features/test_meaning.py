@@ -48,3 +48,16 @@ def test_a_metric_or_label_that_names_the_failure_is_the_target(metric: str) -> 
 
 def test_every_rule_says_why() -> None:
     assert all(rule.why for rule in (*meaning.GAUGES, *meaning.COUNTERS, *meaning.BOUNDS))
+
+
+def test_no_counter_has_the_bound_of_a_gauge() -> None:
+    counters = (
+        *(f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{what}_NS" for what in ("SW_POWER_CAP", "HW_POWER_BRAKE_SLOWDOWN")),
+        *(f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{what}_NS" for what in ("SYNC_BOOST", "SW_THERM_SLOWDOWN")),
+        *(f"DCGM_FI_DEV_{what}_VIOLATION" for what in ("POWER", "THERMAL", "BOARD_LIMIT", "LOW_UTIL")),
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    )
+    for metric in counters:
+        assert meaning.kind(metric, PanelSettings()) == "counter", metric
+        assert meaning.bounds(metric, PanelSettings()) is None, metric

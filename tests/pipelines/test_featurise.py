@@ -244,16 +244,6 @@ def test_a_damaged_cache_file_is_deleted_and_said(tmp_path: Path) -> None:
     assert len(featurise.historic_matrix(store, CONFIG, PAST, workers=1).X) == 5 * 36
 
 
-def test_a_node_that_came_a_day_later_has_no_rows_before(tmp_path: Path) -> None:
-    store = made.store(tmp_path / "store")
-    store.panel_path("n1", store.days("n1")[0]).unlink()
-    store.logs_path("n1", store.log_days("n1")[0]).unlink()
-    asked = featurise.all_windows(store, CONFIG)
-    assert asked.groupby("node")["end"].min()["n1"] == pd.Timestamp("2026-01-02T00:05:00Z")
-    assert asked["window"].tolist() == list(range(len(asked)))
-    assert len(featurise.historic_matrix(store, CONFIG, PAST, workers=1).X) == len(asked)
-
-
 def test_a_history_shorter_than_a_window_is_refused_with_the_cure(store: Store) -> None:
     with pytest.raises(InputError, match="make --window shorter"):
         featurise.featurise(store, CONFIG, made.START, made.START + 240_000_000_000)

@@ -247,6 +247,15 @@ def test_sessions_and_incidents_are_taken_in(tmp_path: Path) -> None:
     assert [item["ok"] for item in report["inputs"]] == [2, 1]
 
 
+def test_an_incident_s_node_that_the_store_does_not_know_is_named(tmp_path: Path) -> None:
+    incidents = put(
+        tmp_path / "i.csv", "node,start,end\nn1.example.net,2026-01-01T00:00:00Z,\nm9,2026-01-01T00:00:00Z,\n"
+    )
+    report = ingest(tmp_path / "s", CONFIG, logs=[put(tmp_path / "j", JOURNAL)], incidents=incidents)
+    (hint,) = report["inputs"][-1]["hints"]
+    assert "no data of m9: " in hint
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

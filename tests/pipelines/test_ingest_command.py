@@ -118,3 +118,46 @@ def test_windows_that_hold_few_samples_are_told_with_a_length_that_fits(
     run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.csv", "--step", "60s")
     fits = {2: "holds 2: give train --window 10m", 5: "holds 1: give train --window 20m"}
     assert (fits.get(apart, "give train") in capsys.readouterr().err) == told
+
+
+def lines_of(store: Path, capsys: pytest.CaptureFixture[str], *inputs: object) -> int:
+    capsys.readouterr()
+    assert run("ingest", store, "--timezone", "UTC", *inputs, "--json") == 0
+    return int(json.loads(capsys.readouterr().out)["log_lines"])
+
+
+def test_several_files_behind_one_option_are_read_as_a_shell_gives_them(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (logs / "more.log").write_text(GOOD.replace("n1", "n2"))
+    assert lines_of(tmp_path / "s", capsys, "--logs", *sorted(logs.glob("*.log")), "--quiet") == 2
+
+
+def test_a_folder_is_read_wherever_it_lies(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = tmp_path / ".exports"
+    logs.rename(hidden)
+    assert lines_of(tmp_path / "s", capsys, "--logs", hidden) == 1
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert lines_of(tmp_path / "t", capsys, "--logs", "../../.exports") == 1
+
+
+def test_a_linked_folder_is_read_once_and_a_circle_ends(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    (top / "one").symlink_to(logs)
+    (top / "again").symlink_to(logs)
+    (logs / "up").symlink_to(top)
+    assert lines_of(tmp_path / "s", capsys, "--logs", top) == 1
+
+
+def test_what_lies_hidden_in_a_folder_is_left_out(
+    tmp_path: Path, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (logs / ".snapshot").mkdir()
+    (logs / ".snapshot" / "old.log").write_text(GOOD.replace("n1", "n9"))
+    assert lines_of(tmp_path / "s", capsys, "--logs", logs) == 1

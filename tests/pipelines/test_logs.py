@@ -158,9 +158,20 @@ def test_local_times_are_read_in_the_zone_that_is_said(tmp_path: Path) -> None:
     assert Read(tmp_path, "May  4 08:15:00 n1 kernel: x\n", context).times() == ["2026-05-04T12:15:00+00:00"]
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_order(tmp_path: Path) -> None:
-    context = LogContext(timezone="Europe/Berlin", reference_time=pd.Timestamp("2025-11-01T00:00:00Z"))
-    lines = "".join(f"Oct 26 02:{minute}:00 n1 app: {place}\n" for place, minute in enumerate(["10", "50", "05", "55"]))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Oct 26 02:{}:00 n1 app: {}\n",
+        "2025-10-26T02:{}:00 n1 app: {}\n",
+        "Oct 26 2025 02:{}:00 n1 app: {}\n",
+        "[Sun Oct 26 02:{}:00 2025] {}\n",
+    ],
+    ids=["without year", "iso", "with year", "dmesg -T"],
+)
+def test_the_hour_that_comes_twice_is_told_by_the_order(tmp_path: Path, line: str) -> None:
+    reference = pd.Timestamp("2025-11-01T00:00:00Z")
+    context = LogContext(timezone="Europe/Berlin", reference_time=reference, node="n1")
+    lines = "".join(line.format(minute, place) for place, minute in enumerate(["10", "50", "05", "55"]))
     assert [time[11:16] for time in Read(tmp_path, lines, context).times()] == ["00:10", "00:50", "01:05", "01:55"]
 
 
@@ -266,6 +277,12 @@ def test_parts_of_a_container_s_line_are_joined(tmp_path: Path) -> None:
         name=f"pod_ns_train-{'0' * 64}.log",
     )
     assert found.frame[["source", "message"]].to_numpy().tolist() == [["train", "other"], ["train", "one two"]]
+
+
+def test_the_parts_of_a_line_that_ends_in_the_next_file_are_a_line(tmp_path: Path) -> None:
+    found = Read(tmp_path, "2026-01-01T00:00:00.1Z stdout P one \n2026-01-01T00:00:00.2Z stdout P two\n")
+    assert found.frame["message"].tolist() == ["one two"]
+    assert (found.tally.ok, found.tally.noted) == (2, {"line without its last part": 1})
 
 
 def test_what_can_t_be_read_is_counted_by_reason(tmp_path: Path) -> None:

@@ -1,18 +1,40 @@
 """One incident, one page."""
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from pipelines import paging
 from pipelines.config import ScoringSettings
-from pipelines.paging import FLEET, Alert, advance
+from pipelines.paging import FLEET, Alert
 
 STRIDE = 300_000_000_000
 SETTINGS = ScoringSettings(hold_off=timedelta(minutes=60), clear_windows=3, clear_ratio=0.8, fleet_share=0.3)
 
+EARLY = timedelta(hours=1)
 
-def row(node: str, score: float | None) -> dict[str, Any]:
+
+def advance(
+    alerts: Mapping[str, Alert],
+    rows: Sequence[Mapping[str, Any]],
+    end_ns: int,
+    settings: ScoringSettings = SETTINGS,
+    silenced: Collection[str] = (),
+) -> dict[str, Alert]:
+    return paging.advance(alerts, rows, end_ns, settings, silenced, early=EARLY)
+
+
+def row(node: str, score: float | None, *, failing: bool = False) -> dict[str, Any]:
     alarm = score is not None and score >= 1
-    return {"node": node, "score": score, "alarm": alarm, "threshold": 0.5, "suspect_gpu": "GPU-1", "reasons": []}
+    said: dict[str, Any] = {
+        "node": node,
+        "score": score,
+        "alarm": alarm,
+        "threshold": 0.5,
+        "suspect_gpu": "GPU-1",
+        "reasons": [],
+    }
+    return {**said, "failing": failing}
 
 
 def run(*scores: float | None, settings: ScoringSettings = SETTINGS) -> list[dict[str, Alert]]:
@@ -84,3 +106,58 @@ def test_an_open_alert_goes_on_while_the_fleet_is_odd() -> None:
 
 def test_a_silenced_node_s_alert_is_marked() -> None:
     assert advance({}, [row("n1", 1.5)], STRIDE, SETTINGS, silenced={"n1"})["n1"].silenced
+
+
+def test_a_node_that_is_down_can_be_silenced_and_heard_again() -> None:
+    opened = advance({}, [row("n1", 1.5)], STRIDE)
+    down = advance(opened, [row("n1", None)], 2 * STRIDE, silenced={"n1"})
+    assert (down["n1"].silenced, down["n1"].end) == (True, 0)
+    assert not advance(down, [row("n1", None)], 3 * STRIDE)["n1"].silenced
+
+
+def test_an_alert_ends_once_its_node_had_no_score_for_longer_than_a_sign_shows() -> None:
+    seen = run(1.0, *[None] * 13)
+    assert [after["n1"].end for after in seen] == [0] * 13 + [14 * STRIDE]
+
+
+def test_an_alert_of_a_node_that_left_the_fleet_ends_as_that_of_a_silent_one() -> None:
+    alerts = advance({}, [row("n1", 1.5), row("n2", 0.1)], STRIDE)
+    for number in range(2, 15):
+        assert alerts["n1"].end == 0
+        alerts = advance(alerts, [row("n2", 0.1)], number * STRIDE)
+    assert alerts["n1"].end == 14 * STRIDE
+
+
+def test_an_alert_that_a_score_near_the_threshold_holds_open_outlives_a_short_silence() -> None:
+    assert run(1.0, *[0.9] * 20, None)[-1]["n1"].end == 0
+
+
+def test_a_node_that_comes_back_calm_from_a_short_outage_closes_its_alert_as_ever() -> None:
+    assert run(1.0, *[None] * 5, 0.1, 0.1, 0.1)[-1]["n1"].end == 9 * STRIDE
+
+
+def test_a_node_that_comes_back_over_the_threshold_from_a_short_outage_is_the_same_alert() -> None:
+    seen = run(1.0, *[None] * 12, 1.2)
+    assert {after["n1"].alert for after in seen} == {"19700101T000500Z-n1"}
+    assert seen[-1]["n1"].end == 0
+
+
+def test_a_node_that_comes_back_over_the_threshold_long_after_is_a_new_alert() -> None:
+    assert run(1.0, *[None] * 13, 1.2)[-1]["n1"].alert == "19700101T011500Z-n1"
+
+
+def test_an_alert_that_a_clock_ahead_began_begins_no_later_than_it_goes_on() -> None:
+    ahead = advance({}, [row("n1", 1.5)], 9 * STRIDE)
+    assert advance(ahead, [row("n1", 1.5)], 2 * STRIDE)["n1"].start == 2 * STRIDE
+
+
+def test_nodes_whose_failure_has_begun_are_not_the_model_s_doing_and_page_each() -> None:
+    rows = [row(f"n{i}", 2.0 if i < 3 else 0.1, failing=i < 3) for i in range(8)]
+    assert set(advance({}, rows, STRIDE)) == {"n0", "n1", "n2"}
+
+
+def test_a_node_whose_failure_has_begun_pages_while_the_fleet_is_odd() -> None:
+    rows = [row("n0", 2.0, failing=True), *(row(f"n{i}", 1.5 if i < 4 else 0.1) for i in range(1, 8))]
+    after = advance({}, rows, STRIDE)
+    assert set(after) == {"n0", FLEET}
+    assert after[FLEET].reasons[0]["text"] == "3 of 7 nodes are over the threshold at once; the model is suspect"

@@ -236,6 +236,11 @@ def test_clocks_that_agree_are_not_complained_about(tmp_path: Path) -> None:
     assert told["troubles"]["failures"]["concentration"]["by_node"][0]["count"] == 4
 
 
+def test_what_cannot_be_said_names_the_preset_that_was_asked_for(tmp_path: Path) -> None:
+    told = retries(stored(tmp_path, *PLAIN), CONFIG, "paper")
+    assert any(text.startswith("There is no failure of preset paper on few nodes") for text in told["cannot_say"])
+
+
 def test_an_empty_store_is_refused_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ingest --sessions, --metrics or --logs"):
         retries(Store.create(tmp_path / "store"), CONFIG)
@@ -277,14 +282,14 @@ def test_public_onsets_without_sessions_give_recurrence_and_concentration(tmp_pa
     told = retries(Store.open(tmp_path / "store"), CONFIG)
     assert told["source"] == "none"
     nodes = told["troubles"]["any_xid"]
-    assert nodes["wide_incidents"] == 10
-    assert nodes["concentration"]["events"] == 21
+    assert nodes["wide_incidents"] == 9
+    assert nodes["concentration"]["events"] == 26
     assert nodes["concentration"]["by_node"][0] == {
         **nodes["concentration"]["by_node"][0],
         "node": "172.31.15.49",
         "count": 4,
     }
-    assert (nodes["recurrence"]["count"], nodes["recurrence"]["of"]) == (4, 15)
+    assert (nodes["recurrence"]["count"], nodes["recurrence"]["of"]) == (4, 20)
     assert all(rule["node_hours_saved"] is None for rule in nodes["policies"])
     assert any("named anywhere (142)" in line for line in told["cannot_say"])
 

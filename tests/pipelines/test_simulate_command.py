@@ -1,6 +1,7 @@
 """The simulator at the command line."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,12 @@ def test_a_slot_limit_is_what_its_clients_have(tmp_path: Path) -> None:
 def test_habits_that_are_none_are_refused(tmp_path: Path, wrong: tuple[str, str]) -> None:
     assert ended(*wrong, str(tmp_path / "out")) == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_failures_that_do_not_fit_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "--nodes", "1", "--gpus", "1", "--days", "0.2", "--failures", "20", "--metrics", "3"]
+    with pytest.raises(SystemExit):
+        cli.main([*words, str(tmp_path / "out")])
+    held = len(json.loads((tmp_path / "out" / "truth.json").read_bytes())["failures"])
+    assert held < 20
+    assert f"{held} of 20 failures fit into 1 nodes and 0.2 days" in capsys.readouterr().err

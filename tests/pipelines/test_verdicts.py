@@ -28,7 +28,7 @@ def said(
     names = {name.replace("__", ".", 1) + "__value": [value] for name, value in columns.items()}
     index = pd.MultiIndex.from_arrays([["n1"], pd.DatetimeIndex(["2026-01-01T00:20:00Z"])])
     X = pd.DataFrame(names or {"m__mean": [1.0]}, index=index)
-    judged = verdicts._Judged(X, SIGNS, np.array([0]), np.array([probability]), np.array([began > 0]))
+    judged = verdicts._Judged(X, SIGNS, np.array([0]), np.array([probability]), *[np.array([began > 0])] * 2)
     return verdicts._row(FROZEN, judged, 0, missing, settings)
 
 
@@ -75,3 +75,12 @@ def test_lines_are_counted_as_lines() -> None:
     row = said(logs__lines=float(np.log1p(41)), logs__unknown=float(np.log1p(7)))
     assert (row["lines"], row["unknown_lines"]) == (41, 7)
     assert said(logs__lines=NAN)["lines"] == 0
+
+
+def test_a_node_is_failing_from_the_window_that_tells_of_it_until_its_recovery_is_over() -> None:
+    ends = pd.date_range("2026-01-01T00:00:00Z", periods=5, freq="5min")
+    windows = pd.DataFrame([(node, end) for end in ends for node in ("n1", "n2")], columns=["node", "end"])
+    began = ((windows["node"] == "n1") & (windows["end"] == ends[1])).to_numpy()
+    failing = windows[verdicts._failing(windows, began, 600_000_000_000)]
+    assert failing["node"].unique().tolist() == ["n1"]
+    assert failing["end"].tolist() == [ends[1], ends[2], ends[3]]

@@ -91,3 +91,14 @@ def test_times_as_text_are_read_whatever_their_form(texts: list[str]) -> None:
     columns = [pa.array(texts).cast(pa.binary()), pa.array([b"m", b"m"]), pa.array([b"1", b"2"])]
     (chunk,) = layout.chunks(found, columns, Tally(), ReadContext(stem="n1"))
     assert chunk.times.tolist() == [START * 10**9, START * 10**9 + 500_000_000]
+
+
+def test_a_time_in_the_hour_that_comes_twice_is_dropped_by_that_reason_with_the_cure() -> None:
+    texts = pa.array(["2026-11-01 00:30:00", "2026-11-01 01:30:00", "soon"])
+    context, tally = ReadContext(timezone="America/New_York"), Tally()
+    found = layout.find(["time", "m"], context)
+    assert found is not None
+    (chunk,) = layout.chunks(found, [texts, pa.array([1.0, 2.0, 3.0])], tally, context)
+    assert chunk.values.tolist() == [1]
+    assert tally.rejected == {"time in an hour that the clock repeats or skips": 1, "unreadable time": 1}
+    assert "export in UTC" in tally.hints[0]
