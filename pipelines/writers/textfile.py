@@ -55,12 +55,12 @@ class _Report(Collector):
             missing.add_metric([row["node"]], row["missing_ratio"])
         active = GaugeMetricFamily(
             "foreshock_alert_active",
-            "1 for each open alert; an empty Hostname is the fleet.",
+            "1 for each open alert, 0 while its node is acknowledged; an empty Hostname is the fleet.",
             labels=["Hostname", "UUID"],
         )
         for alert in report["alerts"]:
             if alert["state"] == "firing":
-                active.add_metric([alert["node"], alert["gpu"]], 1.0)
+                active.add_metric([alert["node"], alert["gpu"]], float(not alert["silenced"]))
         yield from (ratio, raw, alarm, status, missing, active)
         yield from _of_the_run(report)
 

@@ -36,8 +36,8 @@ def exported() -> set[str]:
     )  # fmt: skip
     report: dict[str, Any] = {
         "window_end": "2026-01-01T00:20:00Z", "model": "m", "digest": "d", "horizon": "1h", "scores": rows(1.5),
-        "alerts": [{"node": "n0", "gpu": "", "state": "firing"}], "suspect": False, "rejected": {"why": 1},
-        "drift": dict.fromkeys(drift, 0.0), "finished_seconds": 1.0, "duration_seconds": 1.0,
+        "alerts": [{"node": "n0", "gpu": "", "state": "firing", "silenced": False}], "suspect": False,
+        "rejected": {"why": 1}, "drift": dict.fromkeys(drift, 0.0), "finished_seconds": 1.0, "duration_seconds": 1.0,
     }  # fmt: skip
     text = textfile.exposition(report).decode()
     return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}

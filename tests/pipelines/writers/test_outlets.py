@@ -30,8 +30,9 @@ def row(node: str, score: float | None, status: str = "ok") -> dict[str, Any]:
 
 
 def alert(node: str = "n1", state: str = "firing", text: str = "hot", **more: Any) -> dict[str, Any]:
-    said = {"alert": "x", "node": node, "gpu": "GPU-7", "start": "2026-01-01T00:00:00Z", "state": state}
-    return said | {"end": "2026-01-01T00:30:00Z", "score": 1.5, "reasons": [{"text": text}]} | more
+    said: dict[str, Any] = {"alert": "x", "node": node, "gpu": "GPU-7", "start": "2026-01-01T00:00:00Z", "state": state}
+    said |= {"end": "2026-01-01T00:30:00Z", "score": 1.5, "silenced": False, "reasons": [{"text": text}]}
+    return said | more
 
 
 def report(*rows: dict[str, Any], alerts: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
@@ -89,6 +90,13 @@ def test_a_stale_node_has_a_status_and_no_score() -> None:
     assert found["foreshock_node_status", "Hostname=n1", "status=stale"] == 1
     assert found["foreshock_node_status", "Hostname=n1", "status=ok"] == 0
     assert not [key for key in found if key[0] == "foreshock_score_ratio"]
+
+
+def test_an_open_alert_is_active_until_it_is_over_and_not_while_its_node_is_acknowledged() -> None:
+    told = (alert("n1"), alert("n2", silenced=True), alert("n3", state="resolved"))
+    found = samples(textfile.exposition(report(*(row(node, 1.5) for node in ("n1", "n2", "n3")), alerts=told)))
+    active = {key[1:]: value for key, value in found.items() if key[0] == "foreshock_alert_active"}
+    assert active == {("Hostname=n1", "UUID=GPU-7"): 1.0, ("Hostname=n2", "UUID=GPU-7"): 0.0}
 
 
 def test_a_hostile_node_name_stays_one_label() -> None:
