@@ -13,7 +13,8 @@ A window's alarm time is its end ``e``. For a failure from ``t0`` (first line) t
 Alarms of a node no further apart than ``merge`` are one episode. An episode costs one false alarm for each started
 hour of its quiet part; one that touches an incident has its first quiet hour free. Early alarms are free in an episode
 that goes on until the failure is warned of: who was paged then was not paged in vain. In any other they are quiet time.
-The threshold of a fold spends the budget on the other folds' scores.
+The threshold of a fold spends the budget on the other folds' scores. A failure that has begun (`rules.SCORE`) is an
+alarm whatever the threshold: where it is false it is counted, but the budget is for what models say.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from numpy.typing import NDArray
 from features.settings import LabelSettings, to_nanoseconds
 from features.tables import InputError, to_time
 from features.windows import as_ns
-from models.intervals import clopper_pearson, mcnemar, poisson_rate
+from models import rules
+from models.intervals import clopper_pearson, poisson_rate
 from models.settings import EvaluationSettings
 
 QUIET, BEFORE, AT, NEITHER, EARLY = 0, 1, 2, 3, 4
@@ -162,11 +164,12 @@ def false_alarms(ground: Ground, rows: Ints, merge: int) -> int:
     apart = np.r_[True, (np.diff(node) != 0) | (np.diff(end) > merge)]
     episode = np.cumsum(apart)
     quiet = charged(ground, rows, episode)
-    touched = np.isin(episode, episode[~quiet])
     first = np.flatnonzero(apart | np.r_[True, quiet[1:] != quiet[:-1]])
     last = np.r_[first[1:], len(rows)] - 1
-    hours = -(-(end[last] - end[first] + ground.stride) // _HOUR) - touched[first]
-    return int(np.maximum(hours, 0)[quiet[first]].sum())
+    hours = -(-(end[last] - end[first] + ground.stride) // _HOUR)[quiet[first]]
+    of, free = np.unique(episode[first][quiet[first]], return_index=True)  # the first quiet stretch of each episode
+    hours[free] -= np.isin(of, episode[~quiet])
+    return int(hours.sum())
 
 
 def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...], merge: int) -> Floats:
@@ -174,10 +177,11 @@ def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...]
 
     An alarm is a score above the threshold. Every threshold above the returned one keeps the budget too.
     """
+    days = ground.days * np.count_nonzero(among) / len(among)
+    among = among & (score < rules.SCORE)
     watched = np.flatnonzero(among & ((ground.zone == QUIET) | (ground.zone == EARLY)))
     if not len(watched):
-        return np.full(len(budgets), np.inf)
-    days = ground.days * np.count_nonzero(among) / len(among)
+        return np.full(len(budgets), rules.MOST)
     # No hour that is charged holds more windows than this, so the best this many decide (early ones may be free).
     per_hour = _HOUR // ground.stride + 1
     free = np.count_nonzero(ground.zone[watched] == EARLY)
@@ -191,7 +195,7 @@ def spend(score: Floats, ground: Ground, among: Mask, budgets: tuple[float, ...]
     over = costs[None, :] > np.asarray(budgets)[:, None] * days
     allowed = np.where(over.any(axis=1), over.argmax(axis=1) - 1, len(levels) - 1)
     kept = np.where(allowed < 0, score[watched].max(), levels[np.maximum(allowed, 0)])
-    return np.asarray(np.maximum(kept, _LOWEST), dtype=np.float64)
+    return np.asarray(np.clip(kept, _LOWEST, rules.MOST), dtype=np.float64)
 
 
 def thresholds(
@@ -368,33 +372,3 @@ def verdict(found: Mapping[str, Any], tried: int = 1, level: float = 0.05) -> tu
     if p > level:
         return "no signal", f"{said} (p = {p:.3f}{many})"
     return "signal", f"{said} (p = {p:.4f}{many})"
-
-
-def compare(models: Mapping[str, Mapping[str, Any]], baselines: frozenset[str]) -> dict[str, Any]:
-    """The champion among the models that are no baselines, the verdict on it, and McNemar's p against each other one.
-
-    A champion that a baseline equals is "no signal": the node's name or the hour of day would have done as well.
-    """
-    own = [name for name in models if name not in baselines]
-    if not own:
-        return {"champion": None, "verdict": "no signal", "reason": "only baselines were tried", "mcnemar": {}}
-
-    def rank(name: str) -> tuple[float, ...]:
-        found = models[name]
-        return (found["before"], found["before"] + found["at"], found["lead_minutes_median"] or 0.0)
-
-    champion = max(own, key=rank)  # the first named wins a tie
-    said, reason = verdict(models[champion], tried=len(own))
-    rival = max((name for name in models if name in baselines), key=rank, default=None)
-    if said == "signal" and rival and models[rival]["before"] >= models[champion]["before"]:
-        said = "no signal"
-        reason = f"the baseline {rival} catches {models[rival]['before']} before, {champion} no more"
-    return {"champion": champion, "verdict": said, "reason": reason, "mcnemar": _versus(models, champion)}
-
-
-def _versus(models: Mapping[str, Mapping[str, Any]], champion: str) -> dict[str, float]:
-    def before(name: str) -> set[str]:
-        return {row["failure"] for row in models[name]["by_failure"] if row["outcome"] == "before"}
-
-    own = before(champion)
-    return {name: mcnemar(len(own - before(name)), len(before(name) - own)) for name in models if name != champion}

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from features.families import family
 from features.tables import InputError, UsageError
+from models import rules
 from models.baselines import BestMetric, Clock, Columns, Guess, HandRules, LastXid, WorstNode, new_template, staleness
 from models.blend import Blend
 from models.calibration import Calibration
 from models.deep import TadGan
 from models.layout import parts
 from models.pu import WeakPositive
-from models.rules import REASON
 from models.scorers import Floats, Reason, Scorer
 from models.scorers import strongest as top
 from models.settings import ModelSettings
@@ -66,8 +66,8 @@ BLENDED = ("surprise", "pu", "lightgbm")
 # made from three quarters of them, are on scales of their own
 _ANEW = frozenset({"surprise"})
 NAMES = ("blend", *_SCORERS)
-# Windows of a node that a score depends on, the last its own: signs look back 23, the odd one out less, and
-# persistence of scores two more. The hand-written rules count remaps over a day; no other model needs more.
+# Windows of a node that a score depends on, the last its own: signs look back 23, persistence of scores two more. Only
+# the hand-written rules look further: they count remaps over a day
 LOOK_BACK = 26
 
 
@@ -247,12 +247,13 @@ class Lineup:
     def judge(self, signs: Signs, began: NDArray[np.bool_] | None = None) -> pd.DataFrame:
         """Scores of told rows."""
         out = {name: self._told(name, signs) for name in self.fitted if name != "blend"}
-        if "blend" in self.fitted:
-            out["blend"] = self._told("blend", signs, out)
+        out |= {"blend": self._told("blend", signs, out)} if "blend" in self.fitted else {}
         silent = unheard(signs.plain)
-        out = {name: s if name in BASELINES else np.where(silent, 0.0, s) for name, s in out.items()}
-        if began is not None:
-            out = {name: s if name in BASELINES else np.where(began, 1.0, s) for name, s in out.items()}
+        out = {name: np.minimum(s, rules.MOST) for name, s in out.items()}
+        for name in out.keys() - BASELINES:
+            out[name] = np.where(silent, 0.0, out[name])
+            if began is not None:
+                out[name] = np.where(began, rules.SCORE, out[name])
         return pd.DataFrame({name: out[name] for name in self.names if name in out}, index=signs.summary.index)
 
     def _told(self, name: str, signs: Signs, others: Mapping[str, Floats] | None = None) -> Floats:
@@ -323,7 +324,7 @@ class Lineup:
             for place, row, reasons in zip(places, rows, found, strict=True):
                 out[place] = _in_columns(reasons, signs, int(row), columns, metrics)
         for place in np.flatnonzero(began[asked]) if began is not None and name not in BASELINES else ():
-            out[place].insert(0, (REASON, 1.0))
+            out[place].insert(0, (rules.REASON, 1.0))
         return out
 
     def to_state(self) -> dict[str, Any]:

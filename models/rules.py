@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from features.windows import as_ns
 
 REASON = "rule.failure_began"
+SCORE = 1.0  # of a failure that has begun: above every threshold
+MOST = 1.0 - 1e-9  # of what a model may say, and of a threshold
 
 
 def began(windows: pd.DataFrame, events: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:

@@ -21,7 +21,7 @@ from features.settings import format_duration, to_nanoseconds
 from features.tables import InputError, Matrix, UsageError, to_time
 from features.templates import Templates
 from features.windows import as_ns
-from models import bundle, crossfit, deep, evaluation, protocols, splits
+from models import bundle, choice, crossfit, deep, evaluation, protocols, splits
 from models.lineup import BASELINES, NAMES, Lineup, scorer
 from models.splits import Fold, Folds
 from models.telling import Told
@@ -96,8 +96,8 @@ def train(
         costs.add("folds", sum(fitted.seconds.values()))
         with costs.stage("judging"):
             judged = judge(fitted.predictions, history, config)
-        best = evaluation.compare(affordable(judged, config.evaluation.budget_per_day), BASELINES)
-        champion = best["champion"] or next(iter(judged))
+        best = _best(judged, _skipped(fitted), config)
+        champion = best["champion"]
         log.info("champion: %s; %s (%s)", champion, best["verdict"], best["reason"])
         with costs.stage("freezing"):
             frozen = freeze(history, champion, judged, fitted, config)
@@ -117,6 +117,10 @@ def train(
 
 def _names(config: Config) -> tuple[str, ...]:
     """The models asked for, and every baseline beside them."""
+    if not set(config.models.names) - BASELINES:
+        raise UsageError(
+            f"--models names no model but baselines; choose among {', '.join(sorted({*NAMES} - BASELINES))}"
+        )
     for name in config.models.names:
         if name != "blend":
             scorer(name, config.models)
@@ -301,16 +305,13 @@ def beside(history: History, champion: str, fitted: crossfit.Crossfit, config: C
     return out
 
 
-def affordable(judged: dict[str, dict[str, Any]], budget: float) -> dict[str, dict[str, Any]]:
-    """The baselines, and the models that kept near the budget: a threshold carried to a new fold spends other than
-    it was set for, but one that spends more than double buys its catches. All models when none kept near it.
-    """
-    kept = {
-        name: found
-        for name, found in judged.items()
-        if name in BASELINES or found["false_alarms_per_day"] <= 2 * budget
-    }
-    return kept if kept.keys() - BASELINES else judged
+def _best(judged: dict[str, dict[str, Any]], skipped: dict[str, str], config: Config) -> dict[str, Any]:
+    """The champion and the verdict on it; a baseline is never one."""
+    tried = len(judged.keys() - BASELINES)
+    if not tried:
+        why = "; ".join(f"{name}: {said}" for name, said in skipped.items())
+        raise InputError(f"none of the models asked for could be judged ({why}); name others by --models")
+    return choice.compare(choice.affordable(judged, BASELINES, config.evaluation.budget_per_day), BASELINES, tried)
 
 
 def freeze(
@@ -340,7 +341,7 @@ def freeze(
         labels=config.labels,
         ingest=config.ingest,
         champion=champion,
-        threshold=min(float(judged[champion]["threshold"]), 1.0),
+        threshold=float(judged[champion]["threshold"]),
         nodes=tuple(store.nodes()),
         heard=history.heard,
         metrics=experiment.metric_names(store),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from features.tables import PREDICTIONS, InputError, UsageError, conform
 from features.windows import as_ns
-from models import evaluation, splits, tuning
+from models import choice, evaluation, splits, tuning
 from models.lineup import BASELINES, Lineup, label_free, members
 from models.scorers import place
 from models.settings import ModelSettings
@@ -233,7 +233,7 @@ def _report(
         str(name): evaluation.judge(part, history.failures, windows, config.labels, config.evaluation)
         for name, part in predictions.groupby("model", sort=False)
     }
-    versus = evaluation.compare(judged, frozenset({"default"}))
+    versus = choice.compare(judged, frozenset({"default"}))
     kept = tuning.apply(bench.base, rows[-1]["settings"])
     return {
         "model": bench.base.names[0],

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from features.labels import label
-from models import crossfit, evaluation, protocols, splits
+from models import choice, crossfit, evaluation, protocols, splits
 from models.lineup import BASELINES
 from models.settings import EvaluationSettings, ModelSettings
 from models.telling import of_matrix
@@ -51,7 +51,7 @@ def test_each_window_is_scored_once_and_each_failure_judged_once(history: str) -
     figures = judged(fitted, failures, SETTINGS)
     for found in figures.values():
         assert found["before"] + found["at"] + found["missed"] + found["unjudged"] == len(failures)
-    best = evaluation.compare(figures, BASELINES)
+    best = choice.compare(figures, BASELINES)
     assert best["champion"] in {"lightgbm", "surprise"}
     if len(failures) < 2:
         assert best["verdict"] == "no signal"
