@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from features.settings import format_duration, to_nanoseconds
-from features.tables import ForeshockError, UpstreamError, UsageError, to_ns
+from features.tables import ForeshockError, UpstreamError, UsageError, to_ns, to_time
 from features.windows import latest_end
 from models import bundle
 from models.bundle import Sealed
@@ -99,6 +99,7 @@ def score(
         sealed, name = seal(model, bundle_dir, tracking_uri or config.tracking.uri)
         about = terms(sealed.facts, sealed.digest)
         settings = about.configure(config)
+        _forget_what_is_to_come(state, settings)
         ends = due(state, source, settings, name, at)
         new = [end for end in ends if state.rows(end, name) is None]  # rows once committed stay as they are
         if new:
@@ -107,6 +108,19 @@ def score(
         report |= {"finished_seconds": time.time(), "duration_seconds": time.monotonic() - began}
         _deliver(state, report, ends[-1], settings, out, where)
     return report
+
+
+def _forget_what_is_to_come(state: State, config: Config) -> None:
+    if count := state.forget_after(_latest(config)):
+        log.warning(
+            "forgot %d windows that end after the present: a clock ran ahead when they were scored; alerts move again",
+            count,
+        )
+
+
+def _latest(config: Config) -> int:
+    """A stride from now [ns]: clocks of a job's machines may differ that much."""
+    return now_ns() + to_nanoseconds(config.features.window.stride)
 
 
 def _judge(state: State, source: Source, sealed: Sealed, config: Config, name: str, new: Sequence[int]) -> None:
@@ -135,9 +149,19 @@ def newest(source: Source, now_ns: int) -> int:
 
 
 def due(state: State, source: Source, config: Config, name: str, at: pd.Timestamp | None) -> list[int]:
-    """Window ends to judge, ascending: the asked one, or the newest with those missed before it."""
+    """Window ends to judge, ascending: the asked one, or the newest with those missed before it.
+
+    Raises
+    ------
+    UsageError
+        The asked one is not over yet.
+    """
     stride = to_nanoseconds(config.features.window.stride)
     if at is not None:
+        if to_ns(at) > _latest(config):
+            raise UsageError(
+                f"--at {at.isoformat()} is still to come (now {to_time(now_ns()).isoformat()}); mind its zone"
+            )
         return [latest_end(to_ns(at), config.features.window)]
     last = latest_end(newest(source, now_ns()), config.features.window)
     before = state.last(name)

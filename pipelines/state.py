@@ -7,6 +7,7 @@ So a run killed anywhere is healed by the next: at worst it sends again what Ale
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fcntl
 import json
 import sqlite3
@@ -167,6 +168,25 @@ class State:
         found = self._db.execute("select content from memory").fetchone()
         return None if found is None else bytes(found[0])
 
+    def forget_after(self, moment_ns: int) -> int:
+        """Drop windows that end later, and what was seen by then; how many.
+
+        A clock that ran ahead left them: no real window would page until it has passed them. Alerts stay, so that
+        nothing is paged twice.
+        """
+        with self._transaction():
+            query = "select count(distinct window_end) from windows where window_end > ?"
+            (count,) = self._db.execute(query, (moment_ns,)).fetchone()
+            if count:
+                for table in ("scores", "windows", "facts"):
+                    self._db.execute(f"delete from {table} where window_end > ?", (moment_ns,))  # noqa: S608  # as above
+                self._db.execute("delete from memory")
+        return int(count)
+
+    def nodes(self) -> set[str]:
+        """Nodes that were scored."""
+        return {node for (node,) in self._db.execute("select distinct node from scores")}
+
     def unsent(self) -> list[Alert]:
         """What a run has to send: every open alert (again), and closed ones that were sent while open."""
         said = {tuple(row) for row in self._db.execute("select alert, said from receipts")}
@@ -205,11 +225,17 @@ def acknowledge(out: Path, node: str, until: pd.Timestamp | None, why: str) -> p
     Raises
     ------
     InputError
-        The folder holds no scoring job's state.
+        The folder holds no scoring job's state, or the job never scored such a node.
     """
     if not (out / "state.db").is_file():
         raise InputError(f"{out} holds no scoring state; give --out as 'foreshock score' was given it")
     end_ns = time.time_ns() + _DAY_NS if until is None else to_ns(until)
     with State.open(out) as state:
+        known = state.nodes()
+        if node not in known:
+            near = difflib.get_close_matches(node, known, n=3) or sorted(known)[:3]
+            raise InputError(
+                f"{out} never scored a node {node}; it knows {len(known)}: {', '.join(near) or 'none'} ..."
+            )
         state.silence(node, end_ns, why)
     return to_time(end_ns)

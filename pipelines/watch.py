@@ -68,6 +68,9 @@ class Watch:
         Frame of `GPUS`: those training knew and those seen since.
     heard
         Nodes that have ever logged anything.
+    late
+        When those failures' lines were first seen that came after their time had been judged, by node, XID and
+        address [ns].
     """
 
     key: str
@@ -79,6 +82,7 @@ class Watch:
     told: pd.DataFrame = field(default_factory=EVENTS.empty)
     sights: dict[str, Sight] = field(default_factory=dict)
     codes: dict[tuple[str, str, str], _Codes] = field(default_factory=dict)
+    late: dict[tuple[str, int, str], int] = field(default_factory=dict)
     _known: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict, repr=False)
 
     def add(self, found: Evidence, nodes: Collection[str]) -> None:
@@ -86,7 +90,11 @@ class Watch:
         start, end = found.start_ns, found.end_ns
         self.heard |= set(found.lines["node"].unique())
         kept = self.told[(as_ns(self.told["time"]) < start) | (self.told["origin"] == "given").to_numpy()]
-        self.told = _joined([kept, xid.decode(found.lines, self.gpus)])
+        told = xid.decode(found.lines, self.gpus)
+        known = _sayings(self.told)
+        for saying in _sayings(told[(as_ns(told["time"]) < self.upto)]) - known:
+            self.late[saying] = end
+        self.told = _joined([kept, told])
         for node in sorted({*found.panels, *nodes, *self.sights}):
             nothing = Panel(node, np.empty(0, dtype=np.int64), (), np.empty((0, 0)))
             panel = cover(found.panels.get(node, nothing), start, end, self.step_ns)
@@ -116,6 +124,7 @@ class Watch:
         """Forget what no later window looks back to."""
         self.since = max(self.since, self.upto - _KEPT_NS)
         self.told = self.told[as_ns(self.told["time"]) >= self.since].reset_index(drop=True)
+        self.late = {saying: seen for saying, seen in self.late.items() if seen >= self.since}
         self.sights = {node: _cut(sight, self.since, self.upto) for node, sight in self.sights.items()}
         for held in self.codes.values():
             # the last code before the span still says what a later one changed from
@@ -172,6 +181,7 @@ class Watch:
                 ]
                 for node, sight in self.sights.items()
             },
+            "late": [[*saying, seen] for saying, seen in self.late.items()],
             "codes": [[*key, put(held.times), put(held.codes)] for key, held in self.codes.items()],
         }  # fmt: skip
         packed = io.BytesIO()
@@ -196,6 +206,7 @@ class Watch:
                 bits = np.unpackbits(packed[f"a{seen}"], count=len(gpus) * count).astype(bool).reshape(len(gpus), count)
                 up = np.unpackbits(packed[f"a{answered}"], count=count).astype(bool)
                 made.sights[node] = Sight(times, tuple(gpus), bits, up)
+            made.late = {(node, code, pci): seen for node, code, pci, seen in said["late"]}
             for node, device, gpu, times_at, codes_at in said["codes"]:
                 made.codes[node, device, gpu] = _Codes(packed[f"a{times_at}"], packed[f"a{codes_at}"])
         return made
@@ -240,7 +251,10 @@ class Hindsight:
         return given if given is None else given[as_ns(given["start"]) < end_ns]
 
     def began(self, windows: pd.DataFrame, stride_ns: int) -> NDArray[np.bool_]:
-        """Windows at whose end a failure of the node became known: an XID in the last stride, or a lost GPU."""
+        """Windows at whose end a failure of the node became known: an XID in the last stride, or a lost GPU.
+
+        A line that came after its window had been judged is news of the window by which it was there.
+        """
         ends = as_ns(windows["end"])
         out = np.zeros(len(windows), dtype=bool)
         for end in np.unique(ends).tolist():
@@ -254,7 +268,13 @@ class Hindsight:
         if hard.empty:
             return set()
         lost = (hard["origin"] == "absence").to_numpy()
-        nodes = set(hard["node"][~lost & (as_ns(repair.sure(hard)) >= end_ns - stride_ns)])
+        sure = as_ns(repair.sure(hard))
+        seen = np.array([self._watch.late.get(saying, 0) for saying in _each_saying(hard)], dtype=np.int64)
+        fresh = sure >= end_ns - stride_ns
+        fresh |= (
+            (end_ns - stride_ns < seen) & (seen <= end_ns) & (sure >= end_ns - to_nanoseconds(self._labels.horizon))
+        )
+        nodes = set(hard["node"][~lost & fresh])
         if lost.any():
             before = self.hard(end_ns - stride_ns)
             nodes |= {
@@ -266,6 +286,15 @@ class Hindsight:
         """The events of failures: what the user counts as one in training is an alarm, and nothing else is."""
         events = incidents.with_user_kinds(self.at(end_ns).events, self._labels)
         return events[incidents.targets(events, self._labels)]
+
+
+def _each_saying(events: pd.DataFrame) -> list[tuple[str, int, str]]:
+    """Node, XID and PCI address of each event."""
+    return list(zip(events["node"], events["xid"].fillna(-1).astype(int), events["pci"], strict=True))
+
+
+def _sayings(events: pd.DataFrame) -> set[tuple[str, int, str]]:
+    return set(_each_saying(events))
 
 
 def losses(events: pd.DataFrame) -> Counter[tuple[str, str]]:

@@ -146,10 +146,18 @@ def ack(
     quiet: QuietOption = False,
 ) -> None:
     """Silence a node's pages while it is being looked after; its scores go on."""
-    from pipelines.state import acknowledge  # noqa: PLC0415  # other commands need not load it
+    import pandas as pd  # noqa: PLC0415  # other commands need not load it
+
+    from pipelines.readers.context import LogContext  # noqa: PLC0415  # as above
+    from pipelines.state import acknowledge  # noqa: PLC0415  # as above
 
     settings = start(config, log_format, quiet)
-    silenced = acknowledge(out or settings.scoring.out, node, console.parse_time(until, "--until"), why)
+    moment = console.parse_time(until, "--until")
+    if moment is not None and moment <= pd.Timestamp.now("UTC"):
+        raise UsageError(f"--until {moment.isoformat()} is over; give a time to come")
+    named = LogContext(strip_domain=settings.ingest.strip_domain, aliases=settings.ingest.aliases)
+    node = named.canonical(node)
+    silenced = acknowledge(out or settings.scoring.out, node, moment, why)
     typer.echo(f"{node} pages no one until {silenced.isoformat()}")
 
 

@@ -83,6 +83,21 @@ def test_an_acknowledged_node_pages_no_one_and_is_scored(world: World, tmp_path:
     assert [row["alarm"] for row in report["scores"] if row["node"] == "n3"] == [True]
 
 
+def test_a_window_to_come_is_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="still to come"):
+        world.score(tmp_path, pd.Timestamp.now("UTC") + pd.Timedelta("2h"))
+
+
+def test_a_clock_that_ran_ahead_and_was_put_right_keeps_no_page_back(world: World, tmp_path: Path) -> None:
+    ahead, lost = TO + pd.Timedelta("2h"), pd.Timestamp("2026-01-02T00:35:00Z")
+    with mock.patch.object(job, "now_ns", return_value=ahead.value):
+        world.score(tmp_path, ahead)
+    with mock.patch.object(job, "now_ns", return_value=lost.value):
+        report = world.score(tmp_path, lost)
+        assert [alert["node"] for alert in report["alerts"]] == ["n3"]
+        assert report["scores"] == world.score(tmp_path / "other", lost)["scores"]
+
+
 def test_two_runs_at_once_are_one(world: World, tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(BusyError):
         world.score(tmp_path, TO)

@@ -60,8 +60,8 @@ def test_a_silenced_alert_is_not_sent(tmp_path: Path) -> None:
 
 
 def test_a_node_is_silent_until_the_time_given(tmp_path: Path) -> None:
-    with State.open(tmp_path):
-        pass
+    with State.open(tmp_path) as state:
+        state.commit(300, "m", [ROW], None)
     until = pd.Timestamp("2026-01-01T00:00:00Z")
     assert acknowledge(tmp_path, "n1", until, "new board") == until
     with State.open(tmp_path) as state:
@@ -72,6 +72,24 @@ def test_a_node_is_silent_until_the_time_given(tmp_path: Path) -> None:
 def test_acknowledging_where_nothing_was_scored_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no scoring state"):
         acknowledge(tmp_path / "absent", "n1", None, "")
+
+
+def test_a_node_that_was_never_scored_is_not_acknowledged_and_near_names_are_told(tmp_path: Path) -> None:
+    with State.open(tmp_path) as state:
+        state.commit(300, "m", [{**ROW, "node": f"gpu-{number}"} for number in (11, 12, 40)], None)
+    with pytest.raises(InputError, match=r"never scored a node gpu-13; it knows 3: gpu-1[12], gpu-1[12]"):
+        acknowledge(tmp_path, "gpu-13", None, "")
+
+
+def test_windows_of_a_clock_that_ran_ahead_are_forgotten_and_their_alerts_are_not(tmp_path: Path) -> None:
+    with State.open(tmp_path) as state:
+        state.commit(300, "m", [ROW], None, b"seen")
+        assert state.forget_after(300) == 0
+        assert state.memory() == b"seen"
+        state.commit(9_000, "m", [ROW], {"n1": ALERT}, b"seen")
+        assert state.forget_after(600) == 1
+        assert (state.last(), state.rows(300, "m"), state.memory()) == (300, [ROW], None)
+        assert state.alerts() == {"n1": ALERT}
 
 
 def test_old_scores_leave_the_database(tmp_path: Path) -> None:

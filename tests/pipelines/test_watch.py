@@ -111,6 +111,32 @@ def test_a_failure_begins_once_for_each_node() -> None:
     assert told == ["n1 00:25", "n3 00:35"]
 
 
+def rung(shipped: str) -> list[str]:
+    """Windows by which a failure of n1 at 00:24 is told, when its line is there from a time on."""
+    lines, told = xid_line("00:24"), []
+    seen = Watch("key", STEP, START, START, small_cluster.gpus())
+    for end in range(at("00:20"), at("01:20"), STRIDE):
+        there = lines if end >= at(shipped) else lines.iloc[:0]
+        seen.add(Evidence({}, {}, there, START, end), small_cluster.NODES)
+        kept = Watch.from_bytes(seen.to_bytes(), "key")
+        assert kept is not None
+        asked = pd.DataFrame([("n1", to_time(end))], columns=["node", "end"])
+        if Hindsight(kept, LabelSettings(), None, None).began(asked, STRIDE).any():
+            told.append(f"{to_time(end):%H:%M}")
+    return told
+
+
+def test_a_line_that_comes_late_begins_a_failure_once_by_the_next_window() -> None:
+    assert rung(shipped="00:24") == ["00:25"]
+    assert rung(shipped="00:26") == ["00:30"]
+
+
+def test_a_line_that_comes_when_its_horizon_is_over_is_no_news() -> None:
+    assert rung(shipped="00:54") == ["00:55"]
+    seen = rung(shipped="01:40")
+    assert seen == []
+
+
 def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
     seen = watch(xid_line("00:21"))
     windows = pd.DataFrame([("n1", to_time(at("00:25")))], columns=["node", "end"])
