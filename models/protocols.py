@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from features.labels import label
 from features.settings import LabelSettings
 from features.tables import PREDICTIONS, InputError, conform
 from features.windows import as_ns
@@ -67,7 +68,7 @@ def judge(
         dealt = _folds(protocol, asked, labels, settings)
         folds = len(dealt)
         forward = protocol == "chronological"
-        table = _forward(dealt, asked, models) if forward else _over(dealt, asked, models)
+        table = _forward(dealt, asked, models, labels) if forward else _over(dealt, asked, models)
         judged = {
             str(name): evaluation.judge(part, asked.failures, asked.windows, labels, settings, forward=forward)
             for name, part in table.groupby("model", sort=False)
@@ -121,16 +122,21 @@ def _over(folds: Folds, asked: Ask, models: ModelSettings) -> pd.DataFrame:
     return table
 
 
-def _forward(folds: Folds, asked: Ask, models: ModelSettings) -> pd.DataFrame:
-    """`PREDICTIONS` of each step by a line-up fitted on what was before it, as `Lineup.fit` is for the job."""
+def _forward(folds: Folds, asked: Ask, models: ModelSettings, labels: LabelSettings) -> pd.DataFrame:
+    """`PREDICTIONS` of each step by a line-up fitted on what was before it, as `Lineup.fit` is for the job.
+
+    What came before is labelled by the failures of then: those to come would say which of it was early.
+    """
     end = as_ns(asked.windows["end"])
     stride = int(np.diff(np.unique(end)).min())
     parts: list[pd.DataFrame] = []
     skipped: dict[tuple[int, str], str] = {}
     for fold in folds:
-        thin, weight = splits.sample_quiet(fold, asked.label, models.quiet_windows, models.seed)
+        found = asked.failures[~asked.failures["failure"].isin(fold.held_out)]
+        y = label(asked.windows, found, labels)["label"].to_numpy(dtype=np.float32)
+        thin, weight = splits.sample_quiet(fold, y, models.quiet_windows, models.seed)
         known, ask = asked.rows(thin.train)
-        lineup = Lineup(asked.names, models).fit(known, asked.label[thin.train], weight, others=asked.others)
+        lineup = Lineup(asked.names, models).fit(known, y[thin.train], weight, others=asked.others)
         del known
         skipped |= {(fold.number, name): why for name, why in lineup.skipped.items() if name in asked.names}
         first = int(end[fold.test].min())

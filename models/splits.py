@@ -231,15 +231,16 @@ def chronological(
     line = _timeline(windows)
     margin = max(to_nanoseconds(settings.embargo), to_nanoseconds(labels.horizon) + to_nanoseconds(labels.gap))
     margin += int(np.max(line.end - line.start))
-    times = as_ns(failures["time"])
-    first, last = int(line.end.min()), int(line.end.max()) + 1
-    first += (last - first) // (settings.quiet_folds + 1)
-    known = np.sort(times[times > int(line.end.min())])
+    times, moments = as_ns(failures["time"]), np.unique(line.end)
+    first = int(moments[len(moments) // (settings.quiet_folds + 1)])  # of watched time: a hole in it is no step
+    known = np.sort(times[times > int(moments[0])])
     if len(known) > 1:
         first = max(first, int(known[1]) + margin)
-    if first >= last:
+    later = moments[moments >= first]
+    if not len(later):
         raise InputError("the second failure is at the end of the data: nothing later to judge on")
-    cuts = np.linspace(first, last, settings.quiet_folds + 1).astype(np.int64)
+    begins = np.linspace(0, len(later), settings.quiet_folds, endpoint=False).astype(np.int64)
+    cuts = np.append(later[begins], later[-1] + 1)
     folds = []
     for number in range(settings.quiet_folds):
         low, high = cuts[number], cuts[number + 1]

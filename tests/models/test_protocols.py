@@ -78,9 +78,13 @@ def test_what_comes_later_changes_no_earlier_score(five: protocols.Ask) -> None:
         known, ask = five.rows(learn)
         return known * worse[learn], lambda tell: ask(tell) * worse[tell]
 
+    # of the quiet rows that the second step learns from a failure an hour into it would make early ones
+    soon = WINDOWS["end"].iloc[folds[1].test].min() + pd.Timedelta("1h")
+    more = failures_at(*TIMES, ("node00", f"{soon:%Y-%m-%dT%H:%M}"))
     turned = np.where(late, 1 - five.label, five.label).astype(np.float32)
-    honest = protocols._forward(folds, five, MODELS)
-    again = protocols._forward(folds, five._replace(rows=poisoned, label=turned), MODELS)
+    other = five._replace(rows=poisoned, label=turned, failures=more)
+    honest = protocols._forward(folds, five, MODELS, LABELS)
+    again = protocols._forward(protocols._folds("chronological", other, LABELS, SETTINGS)[:2], other, MODELS, LABELS)
     pd.testing.assert_frame_equal(honest, again)
 
 

@@ -122,15 +122,24 @@ def test_a_class_left_out_is_in_no_training_part() -> None:
     assert {fold.name: fold.held_out for fold in folds if fold.held_out} == {"xid-31": ("f0", "f2"), "xid-79": ("f1",)}
 
 
-def test_chronological_folds_train_on_what_was_known_by_then() -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_chronological_folds_train_on_what_was_known_by_then(seed: int) -> None:
     windows = windows_of(2, 12)
-    failures = random_failures(6, 2, 12, seed=3)
-    known = label(windows, failures, LABELS)
+    failures = random_failures(6, 2, 12, seed=seed)
     for fold in chronological(windows, failures, LABELS, SETTINGS):
         begin = as_ns(windows["end"])[fold.test].min()
         assert as_ns(windows["end"])[fold.train].max() <= begin - HOUR
+        known = label(windows, failures[~failures["failure"].isin(fold.held_out)], LABELS)
         told = set(known["failure"].to_numpy()[fold.train]) - {""}
         assert all(as_ns(failures.loc[failures["failure"] == name, "time"])[0] < begin for name in told)
+
+
+def test_a_hole_in_the_watched_time_is_no_step_of_it() -> None:
+    windows = windows_of(2, 12)
+    windows.loc[windows["end"] > pd.Timestamp("2026-01-02T12:00Z"), ["start", "end"]] += pd.Timedelta(days=400)
+    folds = chronological(windows, failures_at(), LABELS, SETTINGS)
+    assert len(folds) == SETTINGS.quiet_folds
+    assert max(len(fold.test) for fold in folds) < 2 * min(len(fold.test) for fold in folds)
 
 
 def test_no_window_is_a_clear_refusal() -> None:
