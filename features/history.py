@@ -1,4 +1,7 @@
-"""What a node has been through: earlier incidents, exclusions from jobs, signs of wear.
+"""What a node has been through: earlier incidents, signs of wear.
+
+That schedulers put it aside is left out: a job that scores from a metrics server has no sessions, and what a model
+learned from them would be another there.
 
 Only what lies strictly before the window's start counts, and of an incident only its first line on the node: a flood
 that is still running is never its own precursor, and nothing here moves when later lines come in. Times are as
@@ -14,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from features import names
-from features.chains import exclusions
 from features.tables import to_ns, to_time
 from features.windows import as_ns
 
@@ -28,21 +30,16 @@ WHAT = (
     "events_7d",
     "degradation_1h",  # remaps and contained errors, in the hour up to the window's end: signs, not targets
     "degradation_7d",
-    "since_exclusion",  # put aside when a try ended, or left out when one began
-    "exclusions_7d",
 )
 COLUMNS = tuple(names.column("history", what) for what in WHAT)
 
 
-def columns(
-    windows: pd.DataFrame, failures: pd.DataFrame, events: pd.DataFrame, sessions: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def columns(windows: pd.DataFrame, failures: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     """`COLUMNS` for every window, float32, in the windows' order and with their index."""
     incidents = _times_by_node(_exploded(failures, events))
     wear = events["kind"] == "degradation" if len(events) else np.zeros(0, dtype=bool)
     told = _times_by_node(events[~wear & (events["kind"] != "metadata")]) if len(events) else {}
     worn = _times_by_node(events[wear]) if len(events) else {}
-    shut = _times_by_node(exclusions(sessions)) if sessions is not None and len(sessions) else {}
     start, end = as_ns(windows["start"]), as_ns(windows["end"])
     out = np.empty((len(windows), len(WHAT)), dtype=np.float32)
     codes, found = pd.factorize(windows["node"])
@@ -57,8 +54,6 @@ def columns(
                 _count(told.get(node), begin - _WEEK_NS, begin),
                 _count(worn.get(node), over - _HOUR_NS, over),
                 _count(worn.get(node), begin - _WEEK_NS, begin),
-                _since(shut.get(node), begin),
-                _count(shut.get(node), begin - _WEEK_NS, begin),
             ]
         )
     return pd.DataFrame(out, index=windows.index, columns=list(COLUMNS))

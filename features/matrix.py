@@ -44,7 +44,6 @@ class Past(NamedTuple):
 
     failures: pd.DataFrame
     events: pd.DataFrame
-    sessions: pd.DataFrame | None = None
 
 
 class Lines(NamedTuple):
@@ -298,7 +297,7 @@ def join(
     windows
         Frame of `WINDOWS`: which rows are wanted, and in which order.
     past
-        Failures, events and sessions; only what lies before a window's start is used.
+        Failures and events; only what lies before a window's start is used.
     logs
         Without it the matrix has no log columns.
     label
@@ -307,7 +306,7 @@ def join(
     index = pd.MultiIndex.from_arrays([windows["node"], windows["end"]], names=["node", "end"])
     wanted = rows.index.get_indexer(index)
     parts = [rows, peers.columns(rows, settings.peers)]
-    parts.append(history.columns(windows, past.failures, past.events, past.sessions))
+    parts.append(history.columns(windows, past.failures, past.events))
     if logs is not None:
         parts.append(log_columns.columns(logs.lines, windows, logs.templates, logs.heard))
     titles = sorted(title for part in parts for title in part.columns)

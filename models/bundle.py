@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from features.tables import ModelError
 
-FORMAT = 5  # raised when an older foreshock could misread a bundle
+FORMAT = 6  # raised when an older foreshock could misread a bundle
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.sha256"
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn", "tsfresh", "drain3")

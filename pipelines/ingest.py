@@ -6,7 +6,6 @@ import codecs
 import gc
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from features.settings import to_nanoseconds
 from features.tables import SESSIONS, ForeshockError, InputError, UpstreamError, UsageError, conform, to_ns, to_time
 from pipelines import made_up
 from pipelines.config import Config
+from pipelines.folders import files_in
 from pipelines.grid import DAY_NS
 from pipelines.identity import Identifier
 from pipelines.merging import Merged, merge
@@ -234,23 +234,10 @@ def _files(paths: Iterable[Path], report: _Report) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(_within(path))
+        found = sorted(files_in(path))
         if not found:
             report.errors.append(f"{path}: the folder holds no files")
         yield from found
-
-
-def _within(top: Path) -> Iterator[Path]:
-    """Files in a folder and those below it, but for hidden ones; a link to a folder is followed, once."""
-    seen: set[str] = set()
-    for folder, inner, names in os.walk(top, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:
-            inner.clear()
-            continue
-        seen.add(real)
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        yield from (Path(folder) / name for name in names if not name.startswith((".", "README")))
 
 
 def _digest(path: Path, intent: str, options: _Options) -> str:

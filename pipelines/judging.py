@@ -84,7 +84,7 @@ def rows_of(moment: Moment, frozen: Frozen, config: Config, ends: Sequence[int])
     for _, known in groupby(sorted(ends), key=lambda end: id(moment.past.at(end))):
         held = list(known)
         rows, past = np.flatnonzero(np.isin(at, held)), moment.past.at(held[-1])
-        told[rows] = history.columns(matrix.windows.iloc[rows], past.failures, past.events, past.sessions).to_numpy()
+        told[rows] = history.columns(matrix.windows.iloc[rows], past.failures, past.events).to_numpy()
     X = matrix.X.assign(**{name: told[:, place] for place, name in enumerate(history.COLUMNS)})
     return Matrix(matrix.windows, X, matrix.labels)
 

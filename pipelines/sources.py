@@ -112,7 +112,7 @@ def _from_store(path: Path, frozen: Frozen, config: Config, span: tuple[int, int
     lines = store.logs(start, end)
     watch.add(Evidence(panels, _stamps(store, nodes, start, end), lines, start, end), nodes)
     tickets = failures._tickets(store)  # noqa: SLF001  # of this floor
-    past = Hindsight(watch, config.labels, tickets, store.sessions())
+    past = Hindsight(watch, config.labels, tickets)
     heard = tuple(sorted(watch.heard))
     return Moment(panels, lines, past, watch.gpus, nodes, heard, store.step_ns, Counter(), watch)
 
@@ -159,7 +159,7 @@ def _from_server(
     lines = log_sources.read(source.logs, source.loki, config, start, end, tally, source.headers)
     nodes = tuple(sorted({*found.panels, *frozen.nodes}))
     watch.add(Evidence(found.panels, found.stamps, lines, start, end), nodes)
-    past = Hindsight(watch, config.labels, None, None)
+    past = Hindsight(watch, config.labels, None)
     heard = tuple(sorted(watch.heard))
     return Moment(found.panels, lines, past, watch.gpus, nodes, heard, frozen.step_ns, tally.rejected, watch)
 

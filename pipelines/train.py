@@ -146,7 +146,7 @@ def recall(store: Store, config: Config) -> History:
     found = failures.grouped(events, store, config)
     _require_failures(store, found, events, config)
     log.info("%d failures; making features", len(found))
-    past, exclude = Past(found, events, store.sessions()), config.features.exclude
+    past, exclude = Past(found, events), config.features.exclude
     matrix = featurise.historic_matrix(store, config, past, exclude=exclude)
     if not matrix.X.shape[1]:
         raise UsageError("features.exclude leaves no column: name fewer, as ^phase\\.")

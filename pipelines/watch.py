@@ -215,14 +215,12 @@ class Watch:
 class Hindsight:
     """Pasts by window end, from a watch that is complete up to the last of them."""
 
-    def __init__(
-        self, watch: Watch, labels: LabelSettings, tickets: pd.DataFrame | None, sessions: pd.DataFrame | None
-    ) -> None:
-        self._watch, self._labels, self._tickets, self._sessions = watch, labels, tickets, sessions
+    def __init__(self, watch: Watch, labels: LabelSettings, tickets: pd.DataFrame | None) -> None:
+        self._watch, self._labels, self._tickets = watch, labels, tickets
         self._past: dict[int, Past] = {}
 
     def at(self, end_ns: int) -> Past:
-        """Failures, events and sessions as known then; the very same object while nothing has changed."""
+        """Failures and events as known then; the very same object while nothing has changed."""
         if end_ns not in self._past:
             events = self._settled(end_ns)
             last = next(reversed(self._past.values()), None)
@@ -230,7 +228,7 @@ class Hindsight:
                 self._past[end_ns] = last
             else:
                 found = incidents.group(events, self._labels, self._given(end_ns))
-                self._past[end_ns] = Past(found, events, self._sessions)
+                self._past[end_ns] = Past(found, events)
         return self._past[end_ns]
 
     def _settled(self, end_ns: int) -> pd.DataFrame:

@@ -63,8 +63,6 @@ _OWN = {
         "events_7d": _Words("XIDs of the node in 7 days", _counted),
         "degradation_1h": _Words("remaps and contained errors in the last hour", _counted),
         "degradation_7d": _Words("remaps and contained errors in 7 days", _counted),
-        "since_exclusion": _Words("time since the node was put aside", _ago),
-        "exclusions_7d": _Words("times the node was put aside in 7 days", _counted),
     },
     "logs": {
         "lines": _Words("log lines", _counted),

@@ -6,16 +6,14 @@ import pytest
 
 from features import history, windows
 from features.settings import WindowSettings
-from features.tables import EVENTS, FAILURES, SESSIONS, conform, to_ns
+from features.tables import EVENTS, FAILURES, conform, to_ns
 
 NEVER = float(np.float32(np.log1p(7 * 86_400)))
 
 
-def told(
-    end: str, failures: pd.DataFrame, events: pd.DataFrame, sessions: pd.DataFrame | None = None
-) -> dict[str, float]:
+def told(end: str, failures: pd.DataFrame, events: pd.DataFrame) -> dict[str, float]:
     rows = windows.at(["a"], [to_ns(end)], WindowSettings(length=timedelta(minutes=20)))
-    got = history.columns(rows, failures, events, sessions)
+    got = history.columns(rows, failures, events)
     return dict(zip(history.WHAT, got.iloc[0].astype(float).tolist(), strict=True))
 
 
@@ -76,33 +74,3 @@ def test_what_is_to_be_foretold_does_not_count_as_wear() -> None:
     got = told("2026-01-01T01:20:00Z", FAILURES.empty(), event("2026-01-01T01:10:00Z", "hardware"))
     assert got["degradation_1h"] == 0
     assert got["since_event"] == NEVER
-
-
-def session(nodes: list[str], excluded: list[str], ended: str) -> pd.DataFrame:
-    row = {"job": "j", "attempt": 2, "started": pd.Timestamp("2026-01-01T00:00:00Z")}
-    frame = pd.DataFrame([{**row, "nodes": nodes, "excluded": excluded}])
-    return conform(frame.assign(ended=pd.to_datetime([ended or "NaT"], utc=True)), SESSIONS)
-
-
-def test_a_node_left_out_when_a_try_began_is_remembered_from_then_on() -> None:
-    sessions = session(["b"], ["a"], "2026-01-01T09:00:00Z")
-    got = told("2026-01-01T01:20:00Z", FAILURES.empty(), EVENTS.empty(), sessions)
-    assert got["since_exclusion"] == pytest.approx(np.log1p(3600))
-    assert got["exclusions_7d"] == pytest.approx(np.log1p(1))
-
-
-def test_a_node_put_aside_when_its_try_ended_is_not_known_to_be_before_that() -> None:
-    sessions = session(["a", "b"], ["a"], "2026-01-01T01:00:00Z")
-    for end, known in (
-        ("2026-01-01T00:40:00Z", False),
-        ("2026-01-01T01:20:00Z", False),
-        ("2026-01-01T01:25:00Z", True),
-    ):
-        got = told(end, FAILURES.empty(), EVENTS.empty(), sessions)
-        assert (got["exclusions_7d"] > 0) == known
-        assert (got["since_exclusion"] < NEVER) == known
-
-
-def test_an_exclusion_by_a_try_that_has_not_ended_is_not_known() -> None:
-    got = told("2026-01-02T00:00:00Z", FAILURES.empty(), EVENTS.empty(), session(["a", "b"], ["a"], ""))
-    assert got["since_exclusion"] == NEVER

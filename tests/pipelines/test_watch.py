@@ -103,7 +103,7 @@ def test_a_week_on_nothing_of_it_is_held() -> None:
 
 def test_a_failure_begins_once_for_each_node() -> None:
     seen = watch(xid_line("00:21"))
-    past = Hindsight(seen, LabelSettings(), None, None)
+    past = Hindsight(seen, LabelSettings(), None)
     ends = list(range(to_ns("2026-01-02T00:00:00Z"), END + 1, STRIDE))
     windows = pd.DataFrame([(node, to_time(end)) for end in ends for node in ("n1", "n3")], columns=["node", "end"])
     began = windows[past.began(windows, STRIDE)]
@@ -121,7 +121,7 @@ def rung(shipped: str) -> list[str]:
         kept = Watch.from_bytes(seen.to_bytes(), "key")
         assert kept is not None
         asked = pd.DataFrame([("n1", to_time(end))], columns=["node", "end"])
-        if Hindsight(kept, LabelSettings(), None, None).began(asked, STRIDE).any():
+        if Hindsight(kept, LabelSettings(), None).began(asked, STRIDE).any():
             told.append(f"{to_time(end):%H:%M}")
     return told
 
@@ -141,17 +141,17 @@ def test_a_code_that_the_user_calls_harmless_begins_no_failure() -> None:
     seen = watch(xid_line("00:21"))
     windows = pd.DataFrame([("n1", to_time(at("00:25")))], columns=["node", "end"])
     harmless = LabelSettings(codes={79: CodeSettings(kind="application")})
-    assert Hindsight(seen, LabelSettings(), None, None).began(windows, STRIDE).all()
-    assert not Hindsight(seen, harmless, None, None).began(windows, STRIDE).any()
+    assert Hindsight(seen, LabelSettings(), None).began(windows, STRIDE).all()
+    assert not Hindsight(seen, harmless, None).began(windows, STRIDE).any()
 
 
 def test_codes_that_the_user_counts_begin_a_failure_and_no_others() -> None:
     seen = watch(xid_line("00:21"))
     windows = pd.DataFrame([("n1", to_time(at("00:25")))], columns=["node", "end"])
-    assert not Hindsight(seen, LabelSettings(not_hardware=(79,)), None, None).began(windows, STRIDE).any()
+    assert not Hindsight(seen, LabelSettings(not_hardware=(79,)), None).began(windows, STRIDE).any()
     degraded = xid_line("00:21").assign(message="NVRM: Xid (PCI:0000:1b:00): 94, pid=1, Contained: CE User Channel")
-    assert not Hindsight(watch(degraded), LabelSettings(), None, None).began(windows, STRIDE).any()
-    assert Hindsight(watch(degraded), LabelSettings(hardware=(94,)), None, None).began(windows, STRIDE).all()
+    assert not Hindsight(watch(degraded), LabelSettings(), None).began(windows, STRIDE).any()
+    assert Hindsight(watch(degraded), LabelSettings(hardware=(94,)), None).began(windows, STRIDE).all()
 
 
 def test_an_nvlink_error_on_the_gauge_alone_is_known_once_the_node_has_gone() -> None:
@@ -165,7 +165,7 @@ def test_an_nvlink_error_on_the_gauge_alone_is_known_once_the_node_has_gone() ->
     other[1] = np.where(times < at("00:05"), 0.0, 74.0)  # the node before it in every table
     panels = {"n0": Panel("n0", times, series, other), "n1": Panel("n1", times, series, values)}
     seen.add(Evidence(panels, {}, LOGS.empty(), START, int(times[-1]) + STEP), ["n0", "n1"])
-    past = Hindsight(seen, LabelSettings(), None, None)
+    past = Hindsight(seen, LabelSettings(), None)
     ends = [at(f"00:{minute:02d}") for minute in range(20, 60, 5)]
     windows = pd.DataFrame([("n1", to_time(end)) for end in ends], columns=["node", "end"])
     began = windows["end"][past.began(windows, STRIDE)]
@@ -189,5 +189,5 @@ def test_a_gpu_that_is_lost_again_is_a_failure_again() -> None:
     seen.add(Evidence({"n1": Panel("n1", times, series, values)}, {}, LOGS.empty(), START, end), ["n1"])
     ends = pd.DatetimeIndex([to_time(START + minute * 60_000_000_000) for minute in range(5, 241, 5)])
     windows = pd.DataFrame({"node": "n1", "end": ends})
-    began = Hindsight(seen, LabelSettings(), None, None).began(windows, STRIDE)
+    began = Hindsight(seen, LabelSettings(), None).began(windows, STRIDE)
     assert [(end - to_time(START)).total_seconds() / 60 for end in ends[began]] == [35, 155]
