@@ -225,6 +225,12 @@ def warn(report: dict[str, Any], window: timedelta) -> None:
         log.warning(
             "%d gaps of ten minutes or more in nodes' samples, %s minutes", report["gaps"], report["gap_minutes"]
         )
+    if report["conflicts"]:
+        log.warning(
+            "%d samples differed from another of the same series and time; the larger is kept: exports that overlap, "
+            "or series that only labels of the workload (pod, container, job) tell apart",
+            report["conflicts"],
+        )
 
 
 def _warn_of_doubles(first: tuple[str, str], *others: tuple[str, str]) -> None:

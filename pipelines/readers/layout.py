@@ -112,8 +112,9 @@ def headless(cells: list[str], context: ReadContext) -> Layout | None:
 def _acme(column: str, stem: str) -> dict[str, str]:
     found = _NODE_GPU.match(column)
     node = found[1] if found else column
-    kind = "PROF" if _PROFILING.match(stem) else "DEV"
-    metric = stem if stem.startswith("DCGM_") else f"DCGM_FI_{kind}_{stem}"
+    if not stem.startswith(("DCGM_", "PROF_", "DEV_")):
+        stem = f"{'PROF' if _PROFILING.match(stem) else 'DEV'}_{stem}"
+    metric = stem if stem.startswith("DCGM_") else f"DCGM_FI_{stem}"
     return {"__name__": metric, "node": node, "UUID": column}
 
 

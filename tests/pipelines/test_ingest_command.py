@@ -7,6 +7,7 @@ import pytest
 
 from pipelines import cli
 
+CONTAINERS = (("a", 1), ("b", 2))
 GOOD = "2026-01-01T00:00:00 n1 rsyslogd: imjournal: 12 messages lost due to rate-limiting\n"
 
 
@@ -118,6 +119,13 @@ def test_windows_that_hold_few_samples_are_told_with_a_length_that_fits(
     run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.csv", "--step", "60s")
     fits = {2: "holds 2: give train --window 10m", 5: "holds 1: give train --window 20m"}
     assert (fits.get(apart, "give train") in capsys.readouterr().err) == told
+
+
+def test_samples_that_contradict_each_other_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "".join(f'restarts_total{{node="n1",container="{name}"}} {count} 1767225600\n' for name, count in CONTAINERS)
+    (tmp_path / "m.om").write_text(f"# TYPE restarts counter\n{text}# EOF\n")
+    assert run("ingest", tmp_path / "s", "--metrics", tmp_path / "m.om") == 0
+    assert "1 samples differed from another of the same series and time" in capsys.readouterr().err
 
 
 def lines_of(store: Path, capsys: pytest.CaptureFixture[str], *inputs: object) -> int:

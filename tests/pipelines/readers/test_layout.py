@@ -102,3 +102,19 @@ def test_a_time_in_the_hour_that_comes_twice_is_dropped_by_that_reason_with_the_
     assert chunk.values.tolist() == [1]
     assert tally.rejected == {"time in an hour that the clock repeats or skips": 1, "unreadable time": 1}
     assert "export in UTC" in tally.hints[0]
+
+
+@pytest.mark.parametrize(
+    ("stem", "metric"),
+    [
+        ("GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP"),
+        ("PCIE_RX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES"),
+        ("PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES"),
+        ("DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP"),
+        ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP"),
+    ],
+)
+def test_a_file_of_one_metric_is_named_as_dcgm_names_it(stem: str, metric: str) -> None:
+    found = layout.find(["Time", "n1-0"], ReadContext(stem=stem))
+    assert found is not None
+    assert found.metrics[1]["__name__"] == metric
