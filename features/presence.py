@@ -122,7 +122,7 @@ def columns(raw: Panel, ends_ns: NDArray[np.int64], settings: FeatureSettings, k
             _frozen(raw.values, sight.gpu_of, span.start, span.stop)
             if sight.gpu[:, span.tail : span.stop].any()
             else 0.0,
-            *_gaps(sight, span, met, step),
+            *_gaps(sight, span, met & ~_replaced(*_lost(sight, span, met), first, pci), step),
             *_metrics(sight, span),
         )
     return out
@@ -165,16 +165,14 @@ def _gone(
     sight: _Sight, span: _Span, met: NDArray[np.bool_], first: NDArray[np.int64], pci: list[str]
 ) -> tuple[float, float, float]:
     """``gpu_missing``, ``exporter_down``, ``node_down``."""
-    there: NDArray[np.bool_] = np.asarray(sight.gpu[:, span.tail : span.stop].any(axis=1))
-    before: NDArray[np.bool_] = np.asarray(sight.gpu[:, span.context : span.tail].any(axis=1))
+    lost, there = _lost(sight, span, met)
     own = bool(sight.own[span.tail : span.stop].any())
-    lost: NDArray[np.bool_] = np.asarray((met | before) & ~there)
     if not own and not there.any():
         return 0.0, 0.0, 1.0
     if there.any():
-        unexplained = int(lost.sum()) - _replaced(lost, there, first, pci)
+        unexplained = int((lost & ~_replaced(lost, there, first, pci)).sum())
         own_exporter_gone = bool(sight.own[span.context : span.tail].any()) and not own
-        return float(max(0, unexplained)), float(own_exporter_gone), 0.0
+        return float(unexplained), float(own_exporter_gone), 0.0
     answers = sight.gpu_up[span.tail : span.stop]
     known = answers[~np.isnan(answers)]
     if len(known) and known[-1] > 0:  # the exporter answers and has no GPU left to tell of
@@ -182,16 +180,25 @@ def _gone(
     return 0.0, float(lost.any()), 0.0
 
 
-def _replaced(lost: NDArray[np.bool_], there: NDArray[np.bool_], first: NDArray[np.int64], pci: list[str]) -> int:
-    """How many of the lost GPUs another has taken the place of: at its PCI address, or come in later."""
+def _lost(sight: _Sight, span: _Span, met: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which GPUs were known or seen and are not there at the window's end, and which are there [G]."""
+    there: NDArray[np.bool_] = np.asarray(sight.gpu[:, span.tail : span.stop].any(axis=1))
+    before: NDArray[np.bool_] = np.asarray(sight.gpu[:, span.context : span.tail].any(axis=1))
+    return (met | before) & ~there, there
+
+
+def _replaced(
+    lost: NDArray[np.bool_], there: NDArray[np.bool_], first: NDArray[np.int64], pci: list[str]
+) -> NDArray[np.bool_]:
+    """Which of the lost GPUs [G] another has taken the place of: at its PCI address, or come in later."""
     free = [row for row in np.flatnonzero(there) if first[row] != _NEVER]
-    found = 0
+    found = np.zeros(len(lost), dtype=bool)
     for row in np.flatnonzero(lost & (first != _NEVER)):
         for other in free:
             same_place = pci[row] == pci[other] if pci[row] and pci[other] else True
             if same_place and first[other] > first[row] + _REPLACED_NS:
                 free.remove(other)
-                found += 1
+                found[row] = True
                 break
     return found
 

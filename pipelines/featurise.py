@@ -35,7 +35,7 @@ from pipelines.store import Store, day_text, node_folder, replace_file
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 9  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
+_FORMAT = 10  # of the rows; raise it whenever a room that makes stateless columns changes what it makes
 _MANY = 500  # label sets of one metric on a node that are worth a word; each is columns
 _JOIN_EVERY = 64  # tables of lines that are held before they are joined
 
